@@ -118,6 +118,9 @@ pub enum Label {
     },
 }
 
+/// What is said of a disk that holds something that no signature names.
+pub const UNKNOWN_DATA: &str = "data of an unknown kind";
+
 /// The newest owner's mark of a disk: which node had its pool last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LabelOwner {

@@ -1,9 +1,9 @@
 //! What control asks of the data plane.
 
 use crate::{
-    Access, Backend, CopySource, DiskId, DiskName, Level, Name, PoolId, Provision, Recordable, RefusedLogin,
-    RepairPolicy, Secret, Size, SnapshotId, SnapshotLock, SnapshotName, SpacePolicy, VolumeId, VolumeName,
-    VolumePolicy,
+    Access, Backend, CopySource, DiskId, DiskName, Level, MemberSize, Name, PoolId, Provision, Recordable,
+    RefusedLogin, RepairPolicy, Secret, Size, SnapshotId, SnapshotLock, SnapshotName, SpacePolicy, VolumeId,
+    VolumeName, VolumePolicy,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -88,6 +88,8 @@ pub enum Order {
         pool: Name,
         /// Which group of it; every one that can grow when absent.
         group: Option<u16>,
+        /// How much of each disk it uses then.
+        member_size: MemberSize,
     },
     /// Make a log device of open disks, a mirror of more than one, and let the pool's volumes be acknowledged from it →
     /// `Report::Pool`, durable.
@@ -435,6 +437,8 @@ pub struct GroupSpec {
     pub chunk: Size,
     /// True to keep a checksum of every block, and a log that makes writes whole after a crash.
     pub integrity: bool,
+    /// How much of each disk it uses.
+    pub member_size: MemberSize,
     /// Its disks, in the order of their slots.
     pub disks: Vec<DiskName>,
 }

@@ -42,6 +42,9 @@ pub struct PoolReport {
     /// When the next one begins by itself.
     #[serde(default)]
     pub next_scrub: Option<Timestamp>,
+    /// Why this node does not use the pool any more, when another owner has its disks.
+    #[serde(default)]
+    pub fenced: Option<String>,
 }
 
 /// How a pool or a group of it is, best first.

@@ -4,8 +4,8 @@ mod log;
 
 use crate::stage::{Judged, Stage};
 use model::{
-    DiskName, GroupSpec, Level, MemberReport, MemberState, Name, Order, PoolId, PoolReport, PoolState, Report, Size,
-    code,
+    DiskName, GroupSpec, Level, MemberReport, MemberSize, MemberState, Name, Order, PoolId, PoolReport, PoolState,
+    Report, Size, code,
 };
 use sim::{DiskFaults, DiskHandle, DiskShape};
 use std::cell::{Cell, RefCell};
@@ -95,8 +95,13 @@ impl Pool {
     /// The order that creates the pool of all disks that are known.
     pub fn creation(&self) -> Order {
         let disks = self.disks.borrow().keys().take(self.plan.members).cloned().collect();
-        let groups =
-            vec![GroupSpec { level: self.plan.level, chunk: self.plan.chunk, integrity: self.plan.integrity, disks }];
+        let groups = vec![GroupSpec {
+            level: self.plan.level,
+            chunk: self.plan.chunk,
+            integrity: self.plan.integrity,
+            member_size: MemberSize::default(),
+            disks,
+        }];
         Order::CreatePool { pool: self.name.clone(), id: self.id, groups, force: false }
     }
 

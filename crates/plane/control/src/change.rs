@@ -5,6 +5,7 @@
 
 pub(crate) mod auth;
 mod care;
+mod contents;
 pub(crate) mod copies;
 pub(crate) mod disks;
 pub(crate) mod explain;

@@ -10,7 +10,7 @@ pub(crate) use machine::Machine;
 use crate::change::disks::admit_path;
 use crate::change::medium::Medium;
 use crate::{Control, Engine};
-use machine::Found;
+pub(crate) use machine::Found;
 use model::{BlockDeviceReport, BlockDeviceState, Label, Order, Refusal, Size, code};
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 /// How long a device may take to tell what is on it.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The smallest disk that a pool can use.
-const SIZE_MIN: Size = Size::mib(64);
+pub(crate) const SIZE_MIN: Size = Size::mib(64);
 
 /// Why a device is not free, and how to call that.
 type Judged = (BlockDeviceState, Option<String>);

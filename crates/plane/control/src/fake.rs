@@ -173,7 +173,7 @@ impl Fake {
             Order::CreatePool { pool, id, groups, force } => self.create_pool(pool, *id, groups, *force),
             Order::AddGroup { pool, group, force } => self.add_group(pool, group, *force),
             Order::AddMember { pool, group, disk, force } => self.add_member(pool, *group, disk, *force),
-            Order::GrowPool { pool, group } => self.grow_pool(pool, *group),
+            Order::GrowPool { pool, group, .. } => self.grow_pool(pool, *group),
             Order::AddLog { .. } | Order::RemoveLog { .. } => self.change_log(order),
             Order::OpenPool { id, .. } => self.open_pool(*id),
             Order::ClosePool { pool } => Ok(self.close_pool(pool)),

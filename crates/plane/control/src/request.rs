@@ -10,8 +10,8 @@ pub use lists::{Events, SnapshotsOf};
 pub use presentations::{NewPresentation, Spread, Unpresent};
 
 use model::{
-    Balance, CopySource, DiskName, Iqn, IsnsServer, Level, Name, Network, PortalAddress, Provision, Size, SnapshotLock,
-    SnapshotName, Span, VolumeName,
+    Balance, CopySource, DiskName, Iqn, IsnsServer, Level, MemberSize, Name, Network, PortalAddress, Provision, Size,
+    SnapshotLock, SnapshotName, Span, VolumeName,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,9 @@ pub struct NewDisk {
     /// Make a sparse file of this size first.
     #[serde(default)]
     pub create: Option<Size>,
+    /// Add it although it is not empty. Nothing is written to it before a pool is made of it, with force as well.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Find a disk in its rack.
@@ -111,6 +114,9 @@ pub struct GrowPool {
     /// Which group of it, by its number; every one that can grow when absent.
     #[serde(default)]
     pub group: Option<u16>,
+    /// How much of each disk it uses then; `rounded` when absent.
+    #[serde(default)]
+    pub member_size: Option<MemberSize>,
 }
 
 /// Give a pool a log device.
@@ -217,6 +223,9 @@ pub struct NewGroup {
     /// True to keep neither checksums nor a log.
     #[serde(default)]
     pub no_integrity: bool,
+    /// How much of each disk it uses; `rounded` when absent.
+    #[serde(default)]
+    pub member_size: Option<MemberSize>,
     /// Its disks.
     pub disks: Vec<DiskName>,
 }

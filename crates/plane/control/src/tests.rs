@@ -66,10 +66,10 @@ impl Array {
         self.access.lock().expect("not poisoned").clone()
     }
 
-    /// Makes and adds disks `d0`… of 32 MiB.
+    /// Makes and adds disks `d0`… of 128 MiB.
     pub async fn add_disks(&self, names: &[&str]) {
         for name in names {
-            self.control.add_disk(new_disk(&self.folder(), name, Size::mib(32))).await.expect("a disk");
+            self.control.add_disk(new_disk(&self.folder(), name, Size::mib(128))).await.expect("a disk");
         }
     }
 
@@ -112,14 +112,14 @@ pub fn disks(dir: &Path) -> PathBuf {
 
 pub fn new_disk(folder: &Path, name: &str, size: Size) -> NewDisk {
     let path = folder.join(format!("{name}.img")).to_string_lossy().into_owned();
-    NewDisk { path, name: Some(name.parse().expect("a name")), create: Some(size) }
+    NewDisk { path, name: Some(name.parse().expect("a name")), create: Some(size), force: false }
 }
 
 pub fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {
     let disks = disks.iter().map(|disk| disk.parse().expect("a name")).collect();
     NewPool {
         name: name.parse().expect("a name"),
-        groups: vec![NewGroup { level, chunk: None, no_integrity: false, disks }],
+        groups: vec![NewGroup { level, chunk: None, no_integrity: false, member_size: None, disks }],
         force: false,
         spares: Vec::new(),
         spread: false,

@@ -108,6 +108,15 @@ fn of_drained(portal: &PortalReport) -> Problem {
 
 fn of_pool(pool: &PoolReport) -> Option<Problem> {
     let name = &pool.name;
+    if let Some(why) = &pool.fenced {
+        return Some(Problem {
+            severity: Severity::Critical,
+            subject: format!("pool {name}"),
+            state: "used by another owner".to_owned(),
+            meaning: format!("{why}; this node has stopped using it, and its volumes do not serve here"),
+            action: format!("find the node that uses its disks; then run blockyard pool export {name} here"),
+        });
+    }
     let (severity, state, meaning, action) = match pool.state {
         _ if pool.state < PoolState::Failed && pool.read_only.is_some() => (
             Severity::Warning,

@@ -200,6 +200,7 @@ impl Control {
             scrub: record.scrubs.last().cloned(),
             weak_enclosures: Vec::new(),
             next_scrub: None,
+            fenced: None,
             read_only: None,
         }));
         pools.sort_by(|a, b| a.name.cmp(&b.name));

@@ -205,7 +205,9 @@ impl<W: World> Conductor<W> {
             Order::AddMember { pool, group, disk, force } => {
                 self.add_member(pool, *group, disk, *force).await.map(Report::Pool)
             }
-            Order::GrowPool { pool, group } => self.grow_pool(pool, *group).await.map(Report::Pool),
+            Order::GrowPool { pool, group, member_size } => {
+                self.grow_pool(pool, *group, *member_size).await.map(Report::Pool)
+            }
             Order::AddLog { pool, disks, force } => self.add_log(pool, disks, *force).await.map(Report::Pool),
             Order::RemoveLog { pool, lost } => self.remove_log(pool, *lost).await.map(Report::Pool),
             Order::KeepState { version, bytes } => self.keep_state(*version, bytes).await,

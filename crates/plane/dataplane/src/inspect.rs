@@ -3,7 +3,7 @@
 use block::BlockDevice;
 use model::{
     DiskCounters, DiskId, DiskIdentity, DiskReport, DiskState, Label, LabelOwner, MachineId, NodeId, PoolId, Refusal,
-    Size, code,
+    Size, UNKNOWN_DATA, code,
 };
 use shard::{DiskOptions, World};
 use std::io;
@@ -17,7 +17,9 @@ pub async fn look_at<W: World>(world: &W, path: &str, read_only: bool) -> Result
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only };
     let disk = world.open_disk(path, options).map_err(|error| unreadable(path, &error))?;
     let geometry = disk.geometry();
-    let label = match volume::probe(&disk).await.contents {
+    let probe = volume::probe(&disk).await;
+    let label = match probe.contents {
+        Contents::Blank if probe.has_residue => Label::Foreign { what: UNKNOWN_DATA.to_owned() },
         Contents::Blank => Label::None,
         Contents::Foreign(what) => Label::Foreign { what: what.to_owned() },
         Contents::Newer { sentence, .. } => Label::Foreign { what: sentence },

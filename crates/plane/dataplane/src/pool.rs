@@ -14,6 +14,7 @@ mod log;
 mod maps;
 mod members;
 mod open;
+mod overwrite;
 mod own;
 mod pace;
 mod read_only;

@@ -3,6 +3,7 @@
 use crate::assembly::PoolRefusal;
 use crate::crypt::KeyError;
 use crate::layout::DISK_BYTES_MIN;
+use crate::owner::Loss;
 use block::IoError;
 use uuid::Uuid;
 
@@ -246,12 +247,9 @@ pub enum PoolError {
         /// Who it is.
         node: String,
     },
-    /// Another node has the pool.
-    #[error("node {node} has taken the pool over; this one does not use it any more")]
-    Fenced {
-        /// Who has it.
-        node: String,
-    },
+    /// The pool is not this node's any more.
+    #[error("{0}; this node has stopped using the pool")]
+    Fenced(Loss),
 }
 
 /// An amount as people say it, `1.5 GiB`, to a tenth: what is there is rounded down, what is needed up.

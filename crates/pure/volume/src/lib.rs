@@ -51,7 +51,7 @@ pub use family::plan::{
 };
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
-pub use owner::{Node, Owner};
+pub use owner::{Loss, Node, Owner};
 pub use pool::{
     CreatePool, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolSpace, PoolStatus, VolumePlan, VolumeStatus,
 };

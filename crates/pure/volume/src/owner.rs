@@ -3,12 +3,20 @@
 //! A mark is a block of its own; a claim has two places that it writes in turn, and the next claim has two others. It tells a node, a claim and a count that
 //! moves; who wants the pool looks twice, some time apart. `docs/on-disk.md`, *Owner*, has the rules.
 
+mod claims;
+mod sight;
+
+pub use claims::Claims;
+pub(crate) use sight::{LastMark, Sight};
+pub use sight::{Loss, Mark};
+
 use crate::assembly::{FoundPool, PoolRefusal};
 use crate::error::PoolError;
 use crate::label::{is_sealed, put_text, seal, take_text};
 use crate::layout::{BLOCK_BYTES, OWNER_PLACES};
 use block::{BlockDevice, Buf, Extent, IoError, Lba, Stable};
 use futures_util::future::join_all;
+use sight::all_marks;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -107,13 +115,18 @@ impl Owner {
     /// The mark in `block`; none when it is torn, or speaks of another pool or disk. What a later version adds is passed over.
     #[must_use]
     pub fn parse(block: &[u8], pool: Uuid, disk: Uuid) -> Option<Self> {
+        let mark = Self::parse_any(block, OWNER_PLACES.start)?;
+        ((mark.pool, mark.disk) == (pool, disk)).then_some(mark.owner)
+    }
+
+    /// The mark in `block`, which lies at `place`, whichever pool and disk it is of; none when it is torn.
+    fn parse_any(block: &[u8], place: Lba) -> Option<Mark> {
         let (wire, _) = Wire::ref_from_prefix(block).ok()?;
         let whole = block.len() == BLOCK_BYTES as usize && wire.magic == MAGIC;
-        let ours = wire.pool == *pool.as_bytes() && wire.disk == *disk.as_bytes();
-        if !whole || !ours || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
+        if !whole || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
             return None;
         }
-        Some(Self {
+        let owner = Self {
             node: Uuid::from_bytes(wire.node),
             name: take_text(&wire.name)?,
             seat: Uuid::from_bytes(wire.seat),
@@ -122,7 +135,8 @@ impl Owner {
             beat: wire.beat.get(),
             claimed_at: wire.claimed_at.get(),
             released: wire.released != 0,
-        })
+        };
+        Some(Mark { pool: Uuid::from_bytes(wire.pool), disk: Uuid::from_bytes(wire.disk), owner, place })
     }
 
     /// Which of two marks is the newer.
@@ -146,25 +160,12 @@ impl Owner {
     }
 }
 
-/// All whole marks on `disk`.
+/// All whole marks of `pool` on `disk`, whose identity is `id`.
 ///
 /// *Errors*: the disk's, when no place can be read.
 pub(crate) async fn read_marks<D: BlockDevice>(disk: &D, pool: Uuid, id: Uuid) -> Result<Vec<Owner>, IoError> {
-    let block_bytes = BLOCK_BYTES as usize;
-    let parse = |data: &[u8]| data.chunks(block_bytes).filter_map(|block| Owner::parse(block, pool, id)).collect();
-    let error = match disk.read(OWNER_PLACES).await {
-        Ok(data) => return Ok(parse(&data.into_view())),
-        Err(error) => error,
-    };
-    // One place that cannot be read is what there are others for.
-    let (mut marks, mut failed) = (Vec::new(), 0);
-    for block in 0..OWNER_PLACES.len.0 {
-        match disk.read(Extent::new(OWNER_PLACES.start.0 + block, 1)).await {
-            Ok(data) => marks.extend::<Vec<Owner>>(parse(&data.into_view())),
-            Err(_) => failed += 1,
-        }
-    }
-    if failed == OWNER_PLACES.len.0 { Err(error) } else { Ok(marks) }
+    let (marks, _) = all_marks(disk).await?;
+    Ok(marks.into_iter().filter(|mark| (mark.pool, mark.disk) == (pool, id)).map(|mark| mark.owner).collect())
 }
 
 /// The newest of `marks`.
@@ -195,11 +196,16 @@ pub(crate) async fn claim<D: BlockDevice>(
     now: u64,
     seen: Option<&[(Uuid, Owner)]>,
 ) -> Result<Owner, PoolError> {
-    let look = async || -> Vec<(Uuid, Vec<Owner>)> {
-        let reads = disks.iter().map(async |(id, disk, _)| Some((*id, read_marks(&**disk, pool, *id).await.ok()?)));
-        join_all(reads).await.into_iter().flatten().collect()
+    let sights = async || -> Vec<Sight> {
+        join_all(disks.iter().map(async |(id, disk, _)| Sight::of(&**disk, pool, *id, None).await)).await
     };
-    let before = look().await;
+    let marks_of = |sights: &[Sight]| -> Vec<(Uuid, Vec<Owner>)> {
+        let all = disks.iter().zip(sights);
+        all.filter_map(|((id, _, _), sight)| Some((*id, sight.marks.clone().ok()?))).collect()
+    };
+    let first = sights().await;
+    admit_labels(&first)?;
+    let before = marks_of(&first);
     let stands = |disk: Uuid, marks: &[Owner]| {
         let known = seen.and_then(|seen| seen.iter().find(|(known, _)| *known == disk)).map(|(_, mark)| mark);
         seen.is_none() || newest(marks.to_vec()).is_none_or(|mark| !mark.is_life_after(known, seen.and_then(newest_of)))
@@ -228,7 +234,9 @@ pub(crate) async fn claim<D: BlockDevice>(
         return Err(PoolError::NotClaimed);
     }
     // Who moved before he could see our mark may write for a while yet; who claimed at the same time has lost as we have.
-    for (disk, marks) in look().await {
+    let second = sights().await;
+    admit_labels(&second)?;
+    for (disk, marks) in marks_of(&second) {
         let known = before.iter().find(|(known, _)| *known == disk).and_then(|(_, marks)| newest(marks.clone()));
         let all = before.iter().flat_map(|(_, marks)| marks).max_by_key(|mark| mark.age());
         let is_new = |mark: &&Owner| mark.is_life_after(known.as_ref(), all) && !mark.is_same_claim(&own);
@@ -239,7 +247,22 @@ pub(crate) async fn claim<D: BlockDevice>(
             return Err(PoolError::Contested { node: other.name.clone() });
         }
     }
+    // An owner of another pool that had these disks before, and is alive, finds the labels of this one at its next beat.
+    for ((sight, before), (_, disk, _)) in second.iter().zip(&first).zip(disks) {
+        if sight.newest_other() != before.newest_other() {
+            let node = sight.newest_other().map_or_else(String::new, |other| other.name.clone());
+            return Err(PoolError::Contested { node });
+        }
+        // A disk that cannot be written is found out by those who use it for more than this.
+        let _ = sight.clear_other_marks(&**disk).await;
+    }
     Ok(own)
+}
+
+/// Admits disks that have no label of another pool: somebody may be making one of them just now.
+fn admit_labels(sights: &[Sight]) -> Result<(), PoolError> {
+    let other = sights.iter().find(|sight| sight.has_other_label()).and_then(|sight| sight.loss.clone());
+    other.map_or(Ok(()), |loss| Err(PoolError::Fenced(loss)))
 }
 
 impl FoundPool {
@@ -287,9 +310,14 @@ impl FoundPool {
         let positions = self.groups.iter().flat_map(|group| &group.positions);
         let taking_part = positions.filter(|position| position.standing.takes_part());
         let disks: Vec<(Uuid, D)> = taking_part.filter_map(|one| Some((one.disk, disk(one.probe?)))).collect();
-        // Who cannot be written is found out by those who use it for more than this.
+        // Who cannot be written is found out by those who use it for more than this. A disk that another owner has taken is
+        // left alone; the first commit finds that out as well.
         let pool = self.catalog.pool;
-        join_all(disks.iter().map(async |(id, disk)| write_mark(disk, pool, *id, mark).await.ok())).await;
+        let one = async |id: Uuid, disk: &D| {
+            let is_ours = Sight::of(disk, pool, id, Some(mark)).await.loss.is_none();
+            if is_ours { write_mark(disk, pool, id, mark).await.ok() } else { None }
+        };
+        join_all(disks.iter().map(|(id, disk)| one(*id, disk))).await;
     }
 
     /// Admits `node` to the pool, which was found as `earlier` at least [`WATCH`] before, where it must be watched.

@@ -2,7 +2,9 @@
 
 use crate::catalog::{Catalog, CatalogError};
 use crate::label::{Label, NoLabel};
-use crate::layout::{BLOCK_BYTES, DISK_BYTES_MIN, HEAD_BLOCKS, HEAD_LABELS, SLOT_STARTS, TAIL_BLOCKS, tail_label};
+use crate::layout::{
+    BLOCK_BYTES, DISK_BYTES_MIN, HEAD_BLOCKS, HEAD_LABELS, OWNER_PLACES, SLOT_STARTS, TAIL_BLOCKS, tail_label,
+};
 use crate::owner::{Owner, newest, read_marks};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
 use crate::slot::{Header, NoSlot};
@@ -17,6 +19,9 @@ pub struct Probe {
     pub blocks: Blocks,
     /// What is on it.
     pub contents: Contents,
+    /// True when its beginning or its end is not all zeros though nothing was recognised: a pool may be made of it, but
+    /// somebody may miss what it holds.
+    pub has_residue: bool,
 }
 
 /// What is on a disk.
@@ -74,22 +79,36 @@ pub struct FoundCatalog {
 pub async fn probe<D: BlockDevice>(disk: &D) -> Probe {
     let geometry = disk.geometry();
     assert_eq!(geometry.block_bytes, BLOCK_BYTES, "members have blocks of 4096 bytes");
-    let contents = match look(disk, geometry.blocks).await {
-        Ok(contents) => contents,
-        Err(error) => Contents::Unreadable(error),
+    let (contents, has_residue) = match look(disk, geometry.blocks).await {
+        Ok(found) => found,
+        Err(error) => (Contents::Unreadable(error), false),
     };
-    Probe { blocks: geometry.blocks, contents }
+    Probe { blocks: geometry.blocks, contents, has_residue }
 }
 
-async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<Contents, IoError> {
+async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<(Contents, bool), IoError> {
     let head_blocks = blocks.0.min(HEAD_BYTES as u64 / u64::from(BLOCK_BYTES));
     let tail_blocks = blocks.0.min(TAIL_BYTES as u64 / u64::from(BLOCK_BYTES));
     let head = disk.read(Extent::new(0, head_blocks)).await?.into_view();
     let tail = disk.read(Extent::new(blocks.0 - tail_blocks, tail_blocks)).await?.into_view();
     let foreign = recognise(&head, &tail);
     if blocks.bytes(BLOCK_BYTES) < DISK_BYTES_MIN {
-        return Ok(foreign.map_or(Contents::Blank, Contents::Foreign));
+        return Ok((foreign.map_or(Contents::Blank, Contents::Foreign), false));
     }
+    let contents = look_for_label(disk, blocks, foreign).await?;
+    // A torn label is what a power cut leaves of one that was being written.
+    let is_torn = |block: &[u8]| Label::parse(block) == Err(NoLabel::Damaged);
+    let mut all = head.chunks(BLOCK_BYTES as usize).chain(tail.chunks(BLOCK_BYTES as usize));
+    let has_residue =
+        matches!(contents, Contents::Blank) && all.any(|block| block.iter().any(|&byte| byte != 0) && !is_torn(block));
+    Ok((contents, has_residue))
+}
+
+async fn look_for_label<D: BlockDevice>(
+    disk: &D,
+    blocks: Blocks,
+    foreign: Option<&'static str>,
+) -> Result<Contents, IoError> {
     let [first, second] = HEAD_LABELS;
     let found =
         [block_at(disk, first).await?, block_at(disk, second).await?, block_at(disk, tail_label(blocks)).await?];
@@ -163,7 +182,7 @@ async fn read_slot<D: BlockDevice>(disk: &D, start: u64, label: &Label) -> Resul
     })
 }
 
-/// `disk` bears no label of ours, and no mark of another owner where we look for one.
+/// `disk` bears no label and no owner's mark of ours, and nothing of others where we look for it.
 ///
 /// One copy of the label at a time, and the catalogs last: a power cut leaves a label with all that it
 /// stands for, or no label. *Durability*: when it returns.
@@ -180,6 +199,11 @@ pub async fn wipe<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
     let _: Stable = disk.flush(written).await?;
     let written = disk.write(Lba(0), zeros.slice(..bytes(Blocks(head)))).await?;
     let mut stable = disk.flush(written).await?;
+    // An owner who finds a mark of another pool on a member stops using it.
+    if OWNER_PLACES.end().0 <= blocks.0 {
+        let written = disk.write(OWNER_PLACES.start, zeros.slice(..bytes(OWNER_PLACES.len))).await?;
+        stable = disk.flush(written).await?;
+    }
     for start in SLOT_STARTS.into_iter().filter(|&start| start < blocks.0) {
         let written = disk.write(Lba(start), block()).await?;
         stable = disk.flush(written).await?;

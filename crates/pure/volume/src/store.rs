@@ -9,7 +9,7 @@
 
 use crate::catalog::{Catalog, MemberState};
 use crate::error::PoolError;
-use crate::owner::{Owner, read_marks};
+use crate::owner::{Loss, Owner, Sight};
 use crate::slot;
 use crate::waiters::Waiters;
 use block::{BlockDevice, IoError, Stable, View};
@@ -45,13 +45,13 @@ impl Body {
 }
 
 type OnFailed = Rc<dyn Fn(Uuid)>;
-type OnFenced = Rc<dyn Fn(&Owner)>;
+type OnFenced = Rc<dyn Fn(&Loss)>;
 
 /// Why a disk did not take a commit.
 enum Missed {
     Io(#[expect(dead_code, reason = "the disk is failed whatever it answered")] IoError),
-    /// The pool is this one's now.
-    Fenced(Owner),
+    /// The pool is not ours any more.
+    Fenced(Loss),
 }
 
 /// How one disk took a commit.
@@ -84,7 +84,7 @@ struct State<D> {
     on_failed: OnFailed,
     /// Whose the pool is, as its members say when nobody else has it.
     guard: Option<Owner>,
-    fenced: Option<Owner>,
+    fenced: Option<Loss>,
     on_fenced: OnFenced,
 }
 
@@ -128,7 +128,7 @@ impl<D: BlockDevice + 'static> Store<D> {
         self.state.borrow_mut().on_failed = on_failed;
     }
 
-    /// `on_fenced` hears, once, who has taken the pool over.
+    /// `on_fenced` hears, once, why the pool is not ours any more.
     pub(crate) fn on_fenced(&self, on_fenced: OnFenced) {
         self.state.borrow_mut().on_fenced = on_fenced;
     }
@@ -143,13 +143,13 @@ impl<D: BlockDevice + 'static> Store<D> {
         self.state.borrow().guard.clone()
     }
 
-    /// Who has taken the pool over.
-    pub(crate) fn fenced_by(&self) -> Option<Owner> {
+    /// Why the pool is not ours any more.
+    pub(crate) fn fenced_by(&self) -> Option<Loss> {
         self.state.borrow().fenced.clone()
     }
 
     /// The pool is somebody else's: it takes no change any more.
-    pub(crate) fn fence(&self, by: Owner) {
+    pub(crate) fn fence(&self, by: Loss) {
         self.close();
         let on_fenced = {
             let mut state = self.state.borrow_mut();
@@ -373,10 +373,11 @@ async fn commit_to<D: BlockDevice>(
     guard: Option<Owner>,
 ) -> Result<(), Missed> {
     if let Some(own) = guard {
-        let marks = read_marks(&**disk, pool, id).await.map_err(Missed::Io)?;
-        if let Some(other) = marks.into_iter().find(|mark| mark.has_taken_over(&own)) {
-            return Err(Missed::Fenced(other));
+        let sight = Sight::of(&**disk, pool, id, Some(&own)).await;
+        if let Some(loss) = sight.loss {
+            return Err(Missed::Fenced(loss));
         }
+        sight.marks.map_err(Missed::Io)?;
     }
     bring_up(id, disk.clone(), pool, generation, body).await.map_err(Missed::Io)
 }

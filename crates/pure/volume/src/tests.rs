@@ -8,6 +8,7 @@ mod groups;
 mod labels;
 mod mirror;
 mod owner;
+mod ownership;
 mod pools;
 mod reservations;
 mod world;

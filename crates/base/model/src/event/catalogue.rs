@@ -96,6 +96,7 @@ catalogue! {
     331 POOL_TAKEN_OVER    Warning  "A pool was taken over from a node that did not let go of it.";
     332 POOL_FENCED        Critical "Another node has taken a pool over; this one has stopped using it.";
     333 IMPORT_REFUSED     Warning  "A pool was not opened because another node has it, or may have it.";
+    334 OVERWRITE_REFUSED  Warning  "Disks were not overwritten because another node uses them.";
     339 POOL_READ_ONLY     Warning  "Pool opened read-only.";
     341 POLICY_DROPPED     Warning  "A volume could not have the policy that was set for it.";
     342 MEMORY_WRONG       Critical "Memory did not hold what was put there.";

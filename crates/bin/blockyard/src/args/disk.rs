@@ -32,6 +32,9 @@ Example:
         /// Make a sparse file of this size first, for labs
         #[arg(long, value_name = "SIZE")]
         create: Option<Size>,
+        /// Add a disk that is not empty: a pool of it overwrites a file system, partitions or a member of LVM, md or ZFS
+        #[arg(long)]
+        force: bool,
     },
     /// Forget a disk that no pool uses; what is on it stays
     #[command(after_help = "Example:\n  blockyard disk remove d2")]

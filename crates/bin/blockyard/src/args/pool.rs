@@ -2,7 +2,7 @@
 
 use super::{DiskGiven, ListOptions, PatienceOptions, setting};
 use clap::{Subcommand, ValueEnum};
-use model::{DiskName, Level, Name, Size};
+use model::{DiskName, Level, MemberSize, Name, Size};
 use std::path::PathBuf;
 
 /// What can be done with pools.
@@ -38,6 +38,10 @@ pub enum PoolCommand {
         /// Arrange the disks so that the loss of an enclosure is borne where that is possible
         #[arg(long, value_name = "WHAT")]
         spread: Option<Spread>,
+        /// How much of each disk is used: `rounded` leaves some of the smallest, so that another disk of the same nominal
+        /// size fits; `exact` all of the smallest; or a size, as if each disk had that [default: rounded]
+        #[arg(long, value_name = "SIZE")]
+        member_size: Option<MemberSize>,
         /// Keep no checksums and no log: rotten blocks are not found, and a crash may cost more than what was in flight
         #[arg(long)]
         no_integrity: bool,
@@ -110,6 +114,10 @@ scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.
         /// Bytes on one disk before the next disk's turn [default: 64KiB]
         #[arg(long, value_name = "SIZE")]
         chunk: Option<Size>,
+        /// How much of each disk is used: `rounded` leaves some of the smallest, so that another disk of the same nominal
+        /// size fits; `exact` all of the smallest; or a size, as if each disk had that [default: rounded]
+        #[arg(long, value_name = "SIZE")]
+        member_size: Option<MemberSize>,
         /// Keep no checksums and no log: rotten blocks are not found, and a crash may cost more than what was in flight
         #[arg(long)]
         no_integrity: bool,
@@ -156,6 +164,10 @@ they are, hosts go on, and the room is there at once. A group grows at most eigh
         /// The group, by the number that pool show gives it [default: every group that can grow]
         #[arg(long, value_name = "N")]
         group: Option<u16>,
+        /// How much of each disk is used: `rounded` leaves some of the smallest, so that another disk of the same nominal
+        /// size fits; `exact` all of the smallest; or a size, as if each disk had that [default: rounded]
+        #[arg(long, value_name = "SIZE")]
+        member_size: Option<MemberSize>,
     },
     /// Give a pool a log device: volumes with the policy back are acknowledged from it, and lose nothing
     #[command(after_help = "Example:

@@ -8,14 +8,16 @@ use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::progress::{self, Patience};
 use control::request::{Locate, NewDisk, NewSpare, Replace};
-use model::{BlockDeviceReport, DiskHealth, DiskName, DiskReport, DiskState, Name, PoolReport, Refusal, Size, code};
+use model::{
+    BlockDeviceReport, DiskHealth, DiskName, DiskReport, DiskState, Label, Name, PoolReport, Refusal, Size, code,
+};
 use std::path::{Path, PathBuf};
 
 pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
     match command {
         DiskCommand::List(options) => list(desk, &options),
         DiskCommand::Find(options) => find(desk, &options),
-        DiskCommand::Add { paths, name, create } => add(desk, &paths, name, create),
+        DiskCommand::Add { paths, name, create, force } => add(desk, &paths, name, (create, force)),
         DiskCommand::Remove { disk } => {
             desk.client.delete(&format!("/disks/{disk}"))?;
             desk.out.said(&format!("disk {disk} is forgotten; what is on it stays"))
@@ -27,7 +29,7 @@ pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
         }
         DiskCommand::Show { disk } => show(desk, &disk),
         DiskCommand::Locate { disk, light, blink } => locate(desk, &disk, light, blink),
-        DiskCommand::Spare(SpareCommand::Add { disk, pool, force }) => with_disk(desk, &disk, |disk| {
+        DiskCommand::Spare(SpareCommand::Add { disk, pool, force }) => with_disk(desk, &disk, force, |disk| {
             let scope = pool.as_ref().map_or("all pools".to_owned(), |pool| format!("pool {pool}"));
             let answer = desk.client.post(&format!("/disks/{disk}/spare"), &NewSpare { pool, force }, "disk")?;
             desk.out.done(&answer, &format!("disk {disk} is a spare for {scope}"))
@@ -37,7 +39,7 @@ pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
             desk.out.said(&format!("disk {disk} is a spare no more"))
         }
         DiskCommand::Replace { disk, replacement, force, yes, wait, patience } => {
-            let pool = with_disk(desk, &replacement, |replacement| {
+            let pool = with_disk(desk, &replacement, force, |replacement| {
                 replace(desk, &disk, Replace { replacement, force, confirmed: yes })
             })?;
             if !wait {
@@ -170,22 +172,39 @@ fn pool_of(disk: &DiskReport) -> String {
     }))
 }
 
-fn add(desk: &Desk, paths: &[PathBuf], name: Option<DiskName>, create: Option<Size>) -> Result<(), Failure> {
+fn add(
+    desk: &Desk,
+    paths: &[PathBuf],
+    name: Option<DiskName>,
+    (create, force): (Option<Size>, bool),
+) -> Result<(), Failure> {
     if name.is_some() && paths.len() > 1 {
         let sentence = "one --name does not fit several disks; add them one by one, or leave it out";
         return Err(Failure::Usage(sentence.to_owned()));
     }
     for path in paths {
-        let request = NewDisk { path: absolute(path)?, name: name.clone(), create };
+        let request = NewDisk { path: absolute(path)?, name: name.clone(), create, force };
         let answer = desk.client.post("/disks", &request, "disk")?;
         let disk: DiskReport = answer.decode()?;
-        let known_pool = disk.label.pool().map_or(String::new(), |(_, pool)| {
-            format!("; it belongs to pool {pool}, see blockyard pool import --help")
-        });
-        let text = format!("disk {} added: {}{known_pool}", or_dash(disk.name), disk.size);
+        let holds = held_by(&disk.label);
+        let text = format!("disk {} added: {}{holds}", or_dash(disk.name), disk.size);
         desk.out.done(&answer, &text)?;
     }
     Ok(())
+}
+
+/// What is on a disk that was just added, and what becomes of it, in words.
+fn held_by(label: &Label) -> String {
+    match label {
+        Label::None => String::new(),
+        Label::Damaged => "; it has a damaged label of a pool, and making a pool of it overwrites that".to_owned(),
+        Label::Foreign { what } => format!("; it holds {what}, and making a pool of it overwrites that"),
+        Label::Ours { pool_name, owner, .. } => {
+            let owner = owner.as_ref().filter(|owner| !owner.released);
+            let owner = owner.map_or(String::new(), |owner| format!(" (last used by node {})", owner.node_name));
+            format!("; it belongs to pool {pool_name}{owner}, see blockyard pool import --help")
+        }
+    }
 }
 
 /// The disk is replaced; in which pool.

@@ -8,12 +8,13 @@ use control::request::NewDisk;
 use model::{DiskName, DiskReport, Refusal, code};
 use std::path::{Path, PathBuf};
 
-/// Does `what` with the disks. Those that the array does not know yet are added before, and forgotten again when it is refused.
+/// Does `what` with the disks. Those that the array does not know yet are added before, with `force` also when they are not empty, and forgotten again when it is refused.
 ///
 /// *Errors*: a disk is named twice, cannot be added, or what `what` says.
 pub fn with_disks<T>(
     desk: &Desk,
     given: &[DiskGiven],
+    force: bool,
     what: impl FnOnce(Vec<DiskName>) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let paths: Vec<PathBuf> = given.iter().filter_map(|disk| disk.path().map(Path::to_path_buf)).collect();
@@ -23,7 +24,7 @@ pub fn with_disks<T>(
     let mut added = Vec::new();
     let ready = called.iter().try_for_each(|(name, path)| {
         if known.iter().all(|disk| disk.name.as_ref() != Some(name)) {
-            let request = NewDisk { path: path.clone(), name: Some(name.clone()), create: None };
+            let request = NewDisk { path: path.clone(), name: Some(name.clone()), create: None, force };
             desk.client.post("/disks", &request, "disk")?;
             added.push(name.clone());
         }
@@ -43,9 +44,10 @@ pub fn with_disks<T>(
 pub fn with_disk<T>(
     desk: &Desk,
     given: &DiskGiven,
+    force: bool,
     what: impl FnOnce(DiskName) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
-    with_disks(desk, std::slice::from_ref(given), |mut disks| what(disks.pop().expect("as many as were given")))
+    with_disks(desk, std::slice::from_ref(given), force, |mut disks| what(disks.pop().expect("as many as were given")))
 }
 
 /// The name of each disk, and its path from the root: the name that it has, or the end of its path, or the next number.

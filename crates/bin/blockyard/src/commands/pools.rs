@@ -13,20 +13,26 @@ use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::progress::{self, Patience};
-use control::request::{AddGroup, ImportPool, NewGroup, NewPool, Removal};
-use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
+use control::request::{AddGroup, GrowPool, ImportPool, NewGroup, NewPool, Removal};
+use model::{DiskName, GroupReport, MemberReport, PoolReport, Refusal, Size, code};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::List(options) => list(desk, &options),
-        PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, no_integrity, force } => {
-            let answer = with_disks(desk, &disks, |disks| {
-                let groups = share_out(level, chunk, no_integrity, &disks, groups)?;
+        PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, member_size, no_integrity, force } => {
+            let answer = with_disks(desk, &disks, force, |disks| {
+                let groups = share_out(
+                    &NewGroup { level, chunk, no_integrity, member_size, disks: Vec::new() },
+                    &disks,
+                    groups,
+                )?;
                 desk.client.post("/pools", &NewPool { name, groups, force, spares, spread: spread.is_some() }, "pool")
             })?;
             let pool: PoolReport = answer.decode()?;
-            let text = format!("pool {} created: {level} of {} disks, {}", pool.name, disks.len(), pool.size);
+            let text =
+                format!("pool {} created: {level} of {} disks, {}{}", pool.name, disks.len(), pool.size, used(&pool));
             desk.out.done(&answer, &text)?;
             if let Some(warning) = weak(&pool) {
                 eprintln!("blockyard: {warning}");
@@ -46,16 +52,18 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::Pause { name } => care::pause(desk, &name),
         PoolCommand::Resume { name } => care::resume(desk, &name),
         PoolCommand::Scrub(command) => care::scrub(desk, command),
-        PoolCommand::AddGroup { name, disks, level, chunk, no_integrity, force } => with_disks(desk, &disks, |disks| {
-            let request = AddGroup { group: NewGroup { level, chunk, no_integrity, disks }, force };
-            grow::add_group(desk, &name, &request)
-        }),
+        PoolCommand::AddGroup { name, disks, level, chunk, member_size, no_integrity, force } => {
+            with_disks(desk, &disks, force, |disks| {
+                let request = AddGroup { group: NewGroup { level, chunk, no_integrity, member_size, disks }, force };
+                grow::add_group(desk, &name, &request)
+            })
+        }
         PoolCommand::AddMember { name, disk, group, force, wait, patience } => {
             grow::add_member(desk, &name, &disk, (group, force), wait.then(|| Patience::new(patience)))
         }
-        PoolCommand::Grow { name, group } => grow::grow(desk, &name, group),
+        PoolCommand::Grow { name, group, member_size } => grow::grow(desk, &name, GrowPool { group, member_size }),
         PoolCommand::AddLog { name, disks, yes, force } => {
-            with_disks(desk, &disks, |disks| log::add(desk, &name, disks, yes, force))
+            with_disks(desk, &disks, force, |disks| log::add(desk, &name, disks, yes, force))
         }
         PoolCommand::RemoveLog { name, lost, yes } => log::remove(desk, &name, lost, yes),
         PoolCommand::Export { name, force } => {
@@ -87,20 +95,21 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     }
 }
 
+/// The least size of a replacement disk, in words: the member size of each group.
+fn used(pool: &PoolReport) -> String {
+    let sizes: BTreeSet<Size> = pool.groups.iter().map(|group| group.member_size).collect();
+    let sizes: Vec<String> = sizes.into_iter().map(Size::iec).collect();
+    format!("; a replacement disk needs at least {}", sizes.join(" or "))
+}
+
 /// The disks in order, shared out to `count` groups of the same size.
-fn share_out(
-    level: Level,
-    chunk: Option<Size>,
-    no_integrity: bool,
-    disks: &[DiskName],
-    count: usize,
-) -> Result<Vec<NewGroup>, Failure> {
+fn share_out(like: &NewGroup, disks: &[DiskName], count: usize) -> Result<Vec<NewGroup>, Failure> {
     if count == 0 || !disks.len().is_multiple_of(count) {
         let message = format!("{} disks cannot be shared out to {count} groups evenly", disks.len());
         let hint = "give as many disks to each group";
         return Err(Failure::usage(&Refusal::new(code::REQUEST_INVALID, message, hint)));
     }
-    let group = |disks: &[DiskName]| NewGroup { level, chunk, no_integrity, disks: disks.to_vec() };
+    let group = |disks: &[DiskName]| NewGroup { disks: disks.to_vec(), ..like.clone() };
     Ok(disks.chunks(disks.len() / count).map(group).collect())
 }
 
@@ -152,7 +161,8 @@ fn drawn(pool: &PoolReport) -> String {
     }
     let heads = pool.groups.iter().map(|group| {
         let sums = if group.integrity { "" } else { ", no checksums" };
-        let head = format!("group {}: {}, chunk {}{sums}", group.number, layout(group), group.chunk.iec());
+        let (chunk, used) = (group.chunk.iec(), group.member_size.iec());
+        let head = format!("group {}: {}, chunk {chunk}, member size {used}{sums}", group.number, layout(group));
         (format!("{head}, {}", group.state.as_str()), group)
     });
     let logs = pool.log.iter().map(|log| (format!("log: {}", log::drawn(log)), &log.group));

@@ -51,6 +51,7 @@ fn document(options: &UpOptions, (host, is_known): (&Name, bool), known: &[DiskR
             level: level.unwrap_or(usual_level(named.len())),
             chunk: None,
             no_integrity: false,
+            member_size: None,
             disks: named.iter().map(|(name, _)| name.clone()).collect(),
         };
         document.disk = named.into_iter().map(|(name, path)| (name, DiskEntry { path, spare: None })).collect();

@@ -211,7 +211,7 @@ fn pool_grows_by_a_group_while_hosts_use_it() {
         }
         let before = node.pool().await;
         let disks = ["e0", "e1"].map(name).to_vec();
-        let group = NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, disks };
+        let group = NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, member_size: None, disks };
         let pool = node.control.add_group(&name("tank"), AddGroup { group, force: false }).await.unwrap();
         assert_eq!((pool.groups.len(), pool.state), (2, PoolState::Healthy));
         assert_eq!(pool.size.bytes() - before.size.bytes(), 128 << 20);

@@ -22,7 +22,8 @@ async fn two_pools(sim: &Sim, shards: usize) -> (Node, Vec<DiskHandle>, Host) {
     let (node, _, mut host) = furnished_with(sim, shards, &[], false).await;
     let disks = vec![node.add_disk("f0", 128).await, node.add_disk("f1", 128).await];
     let members = vec![name("f0"), name("f1")];
-    let groups = vec![NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, disks: members }];
+    let groups =
+        vec![NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, member_size: None, disks: members }];
     let fast = NewPool { name: name("fast"), groups, force: false, spares: Vec::new(), spread: false };
     node.control.create_pool(fast).await.unwrap();
     let new = NewVolume {

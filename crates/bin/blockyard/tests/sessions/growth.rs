@@ -65,7 +65,7 @@ fn pool_whose_disks_were_all_replaced_by_larger_ones_grows_while_hosts_use_it() 
         replace_all(&sim, &node).await;
         let foretold = node.pool().await.groups[0].growth.expect("there is room");
         assert_eq!(node.pool().await.size, before.size, "nobody has asked for it yet");
-        let pool = node.control.grow_pool(&name("tank"), GrowPool { group: Some(0) }).await.unwrap();
+        let pool = node.control.grow_pool(&name("tank"), GrowPool { group: Some(0), member_size: None }).await.unwrap();
         assert_eq!(pool.size.bytes(), before.size.bytes() + foretold.bytes());
         assert!(foretold.bytes() > 200 << 20, "{foretold}");
         assert_eq!((pool.state, pool.groups[0].growth), (PoolState::Healthy, None));
@@ -75,9 +75,11 @@ fn pool_whose_disks_were_all_replaced_by_larger_ones_grows_while_hosts_use_it() 
         // A volume that only fits where the room is new.
         let size = Some(Size::new(pool.free().bytes() - (32 << 20)));
         node.control.create_volume(NewVolume::new("tank/vm2".parse().unwrap(), size)).await.unwrap();
-        let refused = node.control.grow_pool(&name("tank"), GrowPool { group: Some(0) }).await.unwrap_err();
+        let refused =
+            node.control.grow_pool(&name("tank"), GrowPool { group: Some(0), member_size: None }).await.unwrap_err();
         assert_eq!(refused.code, code::GROUP_FULL_SIZE);
-        let refused = node.control.grow_pool(&name("tank"), GrowPool { group: Some(1) }).await.unwrap_err();
+        let refused =
+            node.control.grow_pool(&name("tank"), GrowPool { group: Some(1), member_size: None }).await.unwrap_err();
         assert_eq!(refused.code, code::GROUP_UNKNOWN);
 
         let node = node.restarted(2).await;
@@ -102,7 +104,7 @@ fn pool_does_not_grow_while_a_member_is_missing_or_without_checksums() {
             node.add_disk(disk, 80).await;
         }
         let disks = vec![name("p0"), name("p1")];
-        let groups = vec![NewGroup { level: Level::Raid1, chunk: None, no_integrity: true, disks }];
+        let groups = vec![NewGroup { level: Level::Raid1, chunk: None, no_integrity: true, member_size: None, disks }];
         let plain = NewPool { name: name("plain"), groups, force: false, spares: Vec::new(), spread: false };
         node.control.create_pool(plain).await.unwrap();
         let refused = node.control.grow_pool(&name("plain"), GrowPool::default()).await.unwrap_err();
@@ -379,7 +381,7 @@ fn disk_that_dies_before_it_has_joined_is_let_go_and_mirrors_get_a_copy() {
         assert!(refused.code == code::DISK_TOO_SMALL && refused.message.contains("disk small"), "{refused}");
         let group = |level, disks: &[&str]| {
             let disks = disks.iter().map(|disk| name(disk)).collect();
-            vec![NewGroup { level, chunk: None, no_integrity: false, disks }]
+            vec![NewGroup { level, chunk: None, no_integrity: false, member_size: None, disks }]
         };
         let pool =
             |text: &str, groups| NewPool { name: name(text), groups, force: false, spares: vec![], spread: false };
@@ -418,7 +420,7 @@ fn raid6_group_is_laid_out_anew_though_two_disks_die_meanwhile() {
             handles.push(node.add_disk(disk, 80).await);
         }
         let disks = ["q0", "q1", "q2", "q3"].map(name).to_vec();
-        let groups = vec![NewGroup { level: Level::Raid6, chunk: None, no_integrity: false, disks }];
+        let groups = vec![NewGroup { level: Level::Raid6, chunk: None, no_integrity: false, member_size: None, disks }];
         let six = NewPool { name: name("six"), groups, force: false, spares: Vec::new(), spread: false };
         let before = node.control.create_pool(six).await.unwrap();
         let volume = NewVolume::new("six/v".parse().unwrap(), Some(Size::mib(SECOND_MIB)));

@@ -24,6 +24,7 @@ mod luns;
 mod night;
 mod node;
 mod offload;
+mod overwriting;
 mod owners;
 mod policies;
 mod portals;

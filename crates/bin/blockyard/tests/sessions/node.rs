@@ -125,7 +125,7 @@ impl Node {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
         let handle = self.machine.add_disk(&path, DiskShape::of(mib << 20));
-        self.control.add_disk(NewDisk { path, name: Some(name(disk)), create: None }).await.unwrap();
+        self.control.add_disk(NewDisk { path, name: Some(name(disk)), create: None, force: false }).await.unwrap();
         handle
     }
 
@@ -134,7 +134,7 @@ impl Node {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
         self.machine.attach_disk(&path, handle);
-        self.control.add_disk(NewDisk { path, name: Some(name(disk)), create: None }).await.unwrap();
+        self.control.add_disk(NewDisk { path, name: Some(name(disk)), create: None, force: false }).await.unwrap();
     }
 
     /// The daemon is gone, as by `kill -9`.
@@ -161,7 +161,7 @@ impl Node {
         let control = &self.control;
         let names = |disks: &[&str]| disks.iter().map(|disk| name(disk)).collect();
         let (chunk, disks) = (Some(Size::new(4096)), names(&MEMBERS));
-        let groups = vec![NewGroup { level: Level::Raid5, chunk, no_integrity, disks }];
+        let groups = vec![NewGroup { level: Level::Raid5, chunk, no_integrity, member_size: None, disks }];
         let pool = NewPool { name: name("tank"), groups, force: false, spares: names(spares), spread: false };
         control.create_pool(pool).await.unwrap();
         let volume = "tank/vm1".parse().unwrap();

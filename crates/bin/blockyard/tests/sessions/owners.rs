@@ -132,8 +132,13 @@ fn pool_that_is_watched_before_it_is_opened_holds_up_nothing_else() {
             assert_eq!(again.code, code::POOL_BUSY);
             let in_use = control.remove_disk(&name("d0")).await.unwrap_err();
             assert_eq!((in_use.code, in_use.message.as_str()), (code::DISK_IN_USE, "disk d0 is a member of pool tank"));
-            let groups =
-                vec![NewGroup { level: Level::Raid0, chunk: None, no_integrity: true, disks: vec![name("e0")] }];
+            let groups = vec![NewGroup {
+                level: Level::Raid0,
+                chunk: None,
+                no_integrity: true,
+                member_size: None,
+                disks: vec![name("e0")],
+            }];
             let same = NewPool { name: tank.clone(), groups, force: false, spares: Vec::new(), spread: false };
             assert_eq!(control.create_pool(same).await.unwrap_err().code, code::NAME_TAKEN);
             assert!(sim.now() - begin < Duration::from_secs(2), "nobody has waited for the watch");

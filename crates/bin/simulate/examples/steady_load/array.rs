@@ -4,8 +4,8 @@ use crate::counted::{CountedWorld, Counter};
 use anyhow::{Result, anyhow};
 use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
 use model::{
-    Access, Backend, Call, GroupSpec, Host, Initiators, Level, Name, NodeId, NodeIdentity, Order, PoolId, Portal,
-    PortalPolicy, Presentation, Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
+    Access, Backend, Call, GroupSpec, Host, Initiators, Level, MemberSize, Name, NodeId, NodeIdentity, Order, PoolId,
+    Portal, PortalPolicy, Presentation, Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
 };
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -67,7 +67,13 @@ impl Array {
             self.order(Order::OpenDisk { disk: disk.clone(), path }).await?;
             disks.push(disk);
         }
-        let group = GroupSpec { level: Level::Raid10, chunk: Size::new(64 << 10), integrity: true, disks };
+        let group = GroupSpec {
+            level: Level::Raid10,
+            chunk: Size::new(64 << 10),
+            integrity: true,
+            member_size: MemberSize::default(),
+            disks,
+        };
         let (pool, id) = (name(POOL)?, PoolId::from_bytes([3; 16]));
         self.order(Order::CreatePool { pool, id, groups: vec![group], force: false }).await.map(drop)
     }

@@ -6,7 +6,8 @@ use crate::pool::{Pool, PoolPlan};
 use crate::power::Came;
 use crate::stage::{Judged, Stage};
 use model::{
-    Backend, GroupReport, GroupSpec, Level, MemberState, Order, Provision, RepairMode, RepairPolicy, Size, WritePolicy,
+    Backend, GroupReport, GroupSpec, Level, MemberSize, MemberState, Order, Provision, RepairMode, RepairPolicy, Size,
+    WritePolicy,
 };
 use shard::World;
 use std::time::Duration;
@@ -125,7 +126,8 @@ impl Growth<'_> {
         }
         let before = self.stage.pool().await?.size.bytes();
         let foretold = self.group(number).await?.growth.ok_or("larger disks bring no room")?.bytes();
-        let order = Order::GrowPool { pool: self.pool.name.clone(), group: Some(number) };
+        let order =
+            Order::GrowPool { pool: self.pool.name.clone(), group: Some(number), member_size: MemberSize::default() };
         if self.carry_out(order.clone()).await? == Step::Dark {
             step = Step::Dark;
             if self.stage.pool().await?.size.bytes() == before {
@@ -146,7 +148,13 @@ impl Growth<'_> {
         for _ in 0..members {
             disks.push(self.pool.add_disk(self.stage, self.disk_mib).await?);
         }
-        let group = GroupSpec { level, chunk: self.pool.plan.chunk, integrity: true, disks };
+        let group = GroupSpec {
+            level,
+            chunk: self.pool.plan.chunk,
+            integrity: true,
+            member_size: MemberSize::default(),
+            disks,
+        };
         self.carry_out(Order::AddGroup { pool: self.pool.name.clone(), group, force: false }).await
     }
 

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 impl Control {
     /// The disk is open and known.
     ///
-    /// *Errors*: the name or the disk is known already, or it cannot be opened. A file that was to be
-    /// created is then not there.
+    /// *Errors*: the name or the disk is known already, it cannot be opened, is too small, in use, or not empty and that was
+    /// not forced. A file that was to be created is then not there.
     pub async fn add_disk(&self, request: NewDisk) -> Result<DiskReport, Refusal> {
         let turn = self.turn().await;
         let state = self.state();
@@ -29,13 +29,18 @@ impl Control {
         }
         let added = async {
             self.admit_unknown(&path)?;
+            self.admit_unused_device(&path).await?;
             let report = self.engine.disk(Order::OpenDisk { disk: name.clone(), path: request.path.clone() }).await?;
             let identity = report.identity.clone();
             let record = DiskRecord { path: request.path.clone(), id: report.label.disk(), spare: None, identity };
             let known = record.id.and_then(|id| self.known_as(id));
-            let committed = match known {
+            let admitted = match known {
                 Some(other) => Err(disk_known(&path, &other)),
-                None => self.commit(&turn, |state| {
+                None => self.admit_contents(&path, &report, request.force).await,
+            };
+            let committed = match admitted {
+                Err(refusal) => Err(refusal),
+                Ok(()) => self.commit(&turn, |state| {
                     state.disks.insert(name.clone(), record);
                 }),
             };

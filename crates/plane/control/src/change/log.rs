@@ -21,7 +21,7 @@ impl Control {
             return Err(Refusal::new(code::LOG_KNOWN, message, hint));
         }
         let level = if request.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
-        let group = NewGroup { level, chunk: None, no_integrity: false, disks: request.disks };
+        let group = NewGroup { level, chunk: None, no_integrity: false, member_size: None, disks: request.disks };
         self.admit_groups(std::slice::from_ref(&group)).await?;
         let bears = pool.groups.iter().map(|group| group.level.tolerated(group.members.len())).min().unwrap_or(0);
         if let ([disk], false, 1..) = (&group.disks[..], request.confirmed, bears) {

@@ -14,13 +14,27 @@ pub enum Medium {
 }
 
 impl Medium {
-    /// What `path` names now; none when there is nothing.
+    /// What `path` names now, the file behind a loop device included; none when there is nothing.
     pub fn at(path: impl AsRef<Path>) -> Option<Self> {
         let meta = fs::metadata(path).ok()?;
-        Some(if meta.file_type().is_block_device() {
-            Self::Device(meta.rdev())
-        } else {
-            Self::File { file_system: meta.dev(), inode: meta.ino() }
-        })
+        if !meta.file_type().is_block_device() {
+            return Some(Self::of_file(&meta));
+        }
+        // *Source*: Linux, Documentation/ABI/testing/sysfs-block-loop.
+        let (major, minor) = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+        let backing = fs::read_to_string(format!("/sys/dev/block/{major}:{minor}/loop/backing_file")).ok();
+        let backing = backing.and_then(|path| fs::metadata(path.trim_end_matches('\n')).ok());
+        let file = backing.filter(|meta| meta.file_type().is_file());
+        Some(file.map_or(Self::Device(meta.rdev()), |meta| Self::of_file(&meta)))
+    }
+
+    /// The block device that `path` names, whatever it is made of; none when it is a file, or nothing.
+    pub fn of_device(path: impl AsRef<Path>) -> Option<Self> {
+        let meta = fs::metadata(path).ok()?;
+        meta.file_type().is_block_device().then_some(Self::Device(meta.rdev()))
+    }
+
+    fn of_file(meta: &fs::Metadata) -> Self {
+        Self::File { file_system: meta.dev(), inode: meta.ino() }
     }
 }

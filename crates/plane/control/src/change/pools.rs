@@ -94,7 +94,13 @@ impl Control {
     pub async fn grow_pool(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
         let turn = self.turn().await;
         self.admit_open(name).await?;
-        self.engine.pool(Order::GrowPool { pool: name.clone(), group: request.group }).await?;
+        self.engine
+            .pool(Order::GrowPool {
+                pool: name.clone(),
+                group: request.group,
+                member_size: request.member_size.unwrap_or_default(),
+            })
+            .await?;
         drop(turn);
         self.pool_report(name).await
     }
@@ -323,6 +329,7 @@ fn spec(group: NewGroup) -> GroupSpec {
         level: group.level,
         chunk: group.chunk.unwrap_or(CHUNK),
         integrity: !group.no_integrity,
+        member_size: group.member_size.unwrap_or_default(),
         disks: group.disks,
     }
 }

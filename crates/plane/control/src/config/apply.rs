@@ -142,7 +142,7 @@ impl Control {
     ) -> Result<(), Refusal> {
         for name in makes.disks {
             let path = document.disk[&name].path.clone();
-            self.add_disk(NewDisk { path, name: Some(name.clone()), create: None }).await?;
+            self.add_disk(NewDisk { path, name: Some(name.clone()), create: None, force: false }).await?;
             made.push(Made::Disk(name));
         }
         for name in makes.pools {

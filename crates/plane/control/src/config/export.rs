@@ -9,8 +9,8 @@ use crate::Control;
 use crate::request::{NewBackend, NewGroup};
 use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord, SpareRecord, State};
 use model::{
-    Backend, GroupReport, Name, PoolPolicy, PoolReport, PortalAddress, PortalGroupPolicy, PortalPolicy, Provision,
-    Refusal, VolumePolicy, VolumeReport,
+    Backend, GroupReport, MemberSize, Name, PoolPolicy, PoolReport, PortalAddress, PortalGroupPolicy, PortalPolicy,
+    Provision, Refusal, VolumePolicy, VolumeReport,
 };
 use std::collections::BTreeMap;
 
@@ -115,6 +115,7 @@ fn pool_entry(pool: &PoolReport, state: &State) -> PoolEntry {
         level: group.level,
         chunk: Some(group.chunk),
         no_integrity: !group.integrity,
+        member_size: Some(MemberSize::Bytes(group.member_size)),
         disks: group.members.iter().filter_map(|member| member.disk.clone()).collect(),
     };
     let policy = state.pools.get(&pool.name).map(|record| record.policy.clone()).unwrap_or_default();

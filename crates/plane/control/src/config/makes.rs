@@ -9,8 +9,8 @@ use crate::change::volumes::whole;
 use crate::request::{NewBackend, NewGroup};
 use crate::state::State;
 use model::{
-    Backend, DiskName, GroupReport, Name, POOL_VOLUMES_MAX, PoolReport, PortalAddress, Provision, Refusal, Size,
-    VOLUMES_MAX, VolumeName, VolumeReport, code,
+    Backend, DiskName, GroupReport, MemberSize, Name, POOL_VOLUMES_MAX, PoolReport, PortalAddress, Provision, Refusal,
+    Size, VOLUMES_MAX, VolumeName, VolumeReport, code,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -236,9 +236,15 @@ fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(),
         // Those that are lost have no name, and may be called as they were.
         let lost = group.members.iter().filter(|member| member.disk.is_none()).count();
         let chunk = wanted.chunk.is_none_or(|chunk| chunk == group.chunk);
+        let used = match wanted.member_size {
+            Some(MemberSize::Bytes(size)) => size.bytes() >> 20 == group.member_size.bytes() >> 20,
+            // What the disks were when it was made is not known any more.
+            Some(MemberSize::Rounded | MemberSize::Exact) | None => true,
+        };
         let members = strange <= lost && wanted.disks.len() + lost >= group.members.len();
         group.level == wanted.level
             && chunk
+            && used
             && members
             && wanted.no_integrity != group.integrity
             && wanted.disks.len() <= group.members.len()
@@ -249,7 +255,8 @@ fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(),
     let said = |group: &GroupReport| {
         let disks = group.members.iter().map(|member| member.disk.as_ref().map_or("a lost disk", DiskName::as_str));
         let plain = if group.integrity { "" } else { " without integrity" };
-        format!("{} of {}, chunks of {}{plain}", group.level, disks.collect::<Vec<_>>().join(" "), group.chunk.iec())
+        let (disks, chunk, used) = (disks.collect::<Vec<_>>().join(" "), group.chunk.iec(), group.member_size.iec());
+        format!("{} of {disks}, chunks of {chunk}, member size {used}{plain}", group.level)
     };
     let is: Vec<String> = pool.groups.iter().map(said).collect();
     let message = format!("pool {name} is {}, and the document says otherwise", is.join(", and "));

@@ -30,7 +30,7 @@ async fn empty_with_disks() -> Array {
     let array = Array::new().await;
     for n in 0..4 {
         // The files are there, and the daemon does not know them.
-        let made = new_disk(&array.folder(), &format!("d{n}"), Size::mib(32));
+        let made = new_disk(&array.folder(), &format!("d{n}"), Size::mib(128));
         array.control.add_disk(made).await.expect("a disk");
         array.control.remove_disk(&format!("d{n}").parse().expect("a name")).await.expect("forgotten");
     }

@@ -25,25 +25,25 @@ pub(crate) struct Machine {
 
 /// One block device, as the kernel and udev tell it.
 #[derive(Clone, Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// What the kernel calls it, as a path.
-    pub device: PathBuf,
+    pub(crate) device: PathBuf,
     /// A path that stays.
-    pub stable_path: Option<PathBuf>,
-    pub size: Size,
-    pub identity: DiskIdentity,
-    pub transport: Option<Transport>,
-    pub is_read_only: bool,
+    pub(crate) stable_path: Option<PathBuf>,
+    pub(crate) size: Size,
+    pub(crate) identity: DiskIdentity,
+    pub(crate) transport: Option<Transport>,
+    pub(crate) is_read_only: bool,
     /// What udev has seen on it.
-    pub signature: Option<String>,
+    pub(crate) signature: Option<String>,
     /// Who uses it or a part of it, in words.
-    pub uses: Vec<String>,
+    pub(crate) uses: Vec<String>,
     /// Its partitions.
-    pub parts: Vec<PathBuf>,
+    pub(crate) parts: Vec<PathBuf>,
     /// The disk that it is a partition of.
-    pub whole: Option<PathBuf>,
+    pub(crate) whole: Option<PathBuf>,
     /// What has made it of other devices, in words.
-    pub made_of: Option<String>,
+    pub(crate) made_of: Option<String>,
 }
 
 impl Default for Machine {
@@ -62,7 +62,7 @@ impl Machine {
     /// All block devices that could be disks, whole disks before their partitions.
     ///
     /// *Errors*: the kernel does not list them.
-    pub(super) fn devices(&self) -> io::Result<Vec<Found>> {
+    pub(crate) fn devices(&self) -> io::Result<Vec<Found>> {
         let mut names = fs::read_dir(self.path("sys/block"))?
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
             .filter(|name| !is_no_disk(name))

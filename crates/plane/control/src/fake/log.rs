@@ -4,8 +4,8 @@ use super::Fake;
 use super::label::{self, Label};
 use super::pool::{Pool, group_report};
 use model::{
-    DiskName, GroupSpec, Level, LogReport, LogState, Name, Order, Refusal, Report, Size, VolumeName, VolumePolicy,
-    WritePolicy, code,
+    DiskName, GroupSpec, Level, LogReport, LogState, MemberSize, Name, Order, Refusal, Report, Size, VolumeName,
+    VolumePolicy, WritePolicy, code,
 };
 
 impl Fake {
@@ -19,7 +19,13 @@ impl Fake {
 
     fn add_log(&mut self, name: &Name, disks: &[DiskName], force: bool) -> Result<Report, Refusal> {
         let level = if disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
-        let spec = GroupSpec { level, chunk: Size::new(64 << 10), integrity: true, disks: disks.to_vec() };
+        let spec = GroupSpec {
+            level,
+            chunk: Size::new(64 << 10),
+            integrity: true,
+            member_size: MemberSize::default(),
+            disks: disks.to_vec(),
+        };
         let mut paths = Vec::new();
         let (group, _) = self.draft_group(&spec, force, &mut paths)?;
         let pool = self.pools.get_mut(name).expect("control asks for open pools");

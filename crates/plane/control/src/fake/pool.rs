@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Smaller disks are refused.
-const DISK_BYTES_MIN: u64 = 16 << 20;
+const DISK_BYTES_MIN: u64 = 64 << 20;
 
 /// How many times the pools must be asked for before a rebuild has ended.
 const REBUILD_TURNS: u64 = 4;
@@ -336,7 +336,12 @@ impl Pool {
         let catalogue = &self.catalogue;
         let names: BTreeMap<DiskId, DiskName> =
             labels(disks).into_iter().map(|(name, label)| (label.disk, name)).collect();
-        let group = |(number, group)| GroupReport { number, ..group_report(group, &names, Some(self.progress())) };
+        let data = |group: &Group| group.level.data_members(group.members.len()) as u64;
+        let member_size = Size::new(catalogue.size.bytes() / catalogue.groups.iter().map(data).sum::<u64>().max(1));
+        let group = |(number, group)| {
+            let report = group_report(group, &names, Some(self.progress()));
+            GroupReport { number, member_size, ..report }
+        };
         PoolReport {
             name: catalogue.name.clone(),
             id: catalogue.id,
@@ -351,6 +356,7 @@ impl Pool {
             scrub: self.scrub.clone(),
             weak_enclosures: Vec::new(),
             next_scrub: None,
+            fenced: None,
             read_only: None,
         }
     }

@@ -140,8 +140,10 @@ async fn pool_gets_one_more_group_of_free_disks() {
     let before = control.pool_report(&name("tank")).await.expect("is there");
     let add = |disks: &[&str]| {
         let disks = disks.iter().map(|disk| name(disk)).collect();
-        let request =
-            AddGroup { group: NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, disks }, force: false };
+        let request = AddGroup {
+            group: NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, member_size: None, disks },
+            force: false,
+        };
         async move { control.add_group(&name("tank"), request).await }
     };
     assert_eq!(add(&["d1", "d2"]).await.expect_err("d1 is in use").code, code::DISK_IN_USE);
@@ -160,7 +162,9 @@ async fn pool_grows_into_larger_disks_and_is_refused_where_there_is_no_room() {
     let control = &array.control;
     control.create_pool(new_pool("tank", Level::Raid1, &["d0", "d1"])).await.expect("made");
     let before = control.pool_report(&name("tank")).await.expect("is there");
-    let grow = |pool: &'static str, group| async move { control.grow_pool(&name(pool), GrowPool { group }).await };
+    let grow = |pool: &'static str, group| async move {
+        control.grow_pool(&name(pool), GrowPool { group, member_size: None }).await
+    };
     assert_eq!(grow("tonk", None).await.expect_err("unknown").code, code::POOL_UNKNOWN);
     assert_eq!(grow("tank", Some(1)).await.expect_err("has one group").code, code::GROUP_UNKNOWN);
     assert_eq!(grow("tank", None).await.expect_err("no room").code, code::GROUP_FULL_SIZE);

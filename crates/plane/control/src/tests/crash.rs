@@ -141,7 +141,7 @@ fn name(text: &str) -> Name {
 #[tokio::test]
 async fn crash_while_a_disk_is_added_or_removed() {
     old_or_new(
-        |control, folder| async move { control.add_disk(new_disk(&folder, "g0", Size::mib(32))).await.map(|_| ()) },
+        |control, folder| async move { control.add_disk(new_disk(&folder, "g0", Size::mib(128))).await.map(|_| ()) },
     )
     .await;
     old_or_new(|control, _| async move { control.remove_disk(&name("f0")).await }).await;

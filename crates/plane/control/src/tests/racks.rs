@@ -91,5 +91,5 @@ async fn pool_is_spread_over_enclosures_when_asked_and_says_what_it_cannot_lose(
     let request = NewPool { spread: true, ..new_pool("tank", Level::Raid10, &disks) };
     let made = array.control.create_pool(request).await.expect("a pool");
     assert_eq!(made.weak_enclosures, Vec::<String>::new());
-    array.control.add_disk(new_disk(&array.folder(), "more", Size::mib(32))).await.expect("a disk");
+    array.control.add_disk(new_disk(&array.folder(), "more", Size::mib(128))).await.expect("a disk");
 }

@@ -1,6 +1,6 @@
 //! Each bad wish gets its sentence and changes nothing.
 
-use super::{Array, new_disk, new_host, new_pool, new_presentation, new_volume};
+use super::{Array, new_host, new_pool, new_presentation, new_volume};
 use crate::request::{
     NewBackend, NewChap, NewDisk, NewHost, NewPresentation, NewVolume, Removal, Replace, Resize, SecretText, Unpresent,
 };
@@ -33,6 +33,7 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
         path: folder.join(file).to_string_lossy().into_owned(),
         name: name_.map(name),
         create,
+        force: false,
     };
 
     refused(control.add_disk(disk("d1.img", Some("d0"), Some(Size::mib(1)))).await, code::NAME_TAKEN);
@@ -43,7 +44,15 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     refused(control.add_disk(disk("alias", None, None)).await, code::DISK_KNOWN);
     fs::hard_link(folder.join("d0.img"), folder.join("link")).expect("links");
     refused(control.add_disk(disk("link", None, None)).await, code::DISK_KNOWN);
-    let relative = NewDisk { path: "d9.img".into(), name: None, create: None };
+    // What can never be a member: too small, whatever is said; not empty, unless it is said.
+    let small = refused(control.add_disk(disk("e0.img", None, Some(Size::mib(63)))).await, code::DISK_TOO_SMALL);
+    assert_eq!(small.hint, "use a disk or file of at least 64 MiB");
+    let passwd = NewDisk { path: "/etc/passwd".into(), name: None, create: None, force: true };
+    refused(control.add_disk(passwd).await, code::DISK_TOO_SMALL);
+    fs::write(folder.join("e1.img"), vec![7; 64 << 20]).expect("writes");
+    let full = refused(control.add_disk(disk("e1.img", None, None)).await, code::DISK_FOREIGN);
+    assert!(full.message.ends_with("is not empty: it holds data of an unknown kind"), "{full}");
+    let relative = NewDisk { path: "d9.img".into(), name: None, create: None, force: false };
     refused(control.add_disk(relative).await, code::REQUEST_INVALID);
     refused(control.add_disk(disk("../d9.img", None, Some(Size::mib(1)))).await, code::REQUEST_INVALID);
 
@@ -57,10 +66,9 @@ async fn pool_that_cannot_be_made_changes_nothing() {
     let array = Array::new().await;
     array.add_disks(&["d0", "d1", "d2", "d3", "d4"]).await;
     let control = &array.control;
-    control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(1))).await.expect("a disk");
-    fs::write(array.folder().join("used.img"), vec![7; 32 << 20]).expect("writes");
+    fs::write(array.folder().join("used.img"), vec![7; 128 << 20]).expect("writes");
     let used = array.folder().join("used.img").to_string_lossy().into_owned();
-    control.add_disk(NewDisk { path: used, name: None, create: None }).await.expect("a disk");
+    control.add_disk(NewDisk { path: used, name: None, create: None, force: true }).await.expect("a disk");
     let before = control.state();
     let create = |level, disks: &[&str]| control.create_pool(new_pool("tank", level, disks));
 
@@ -68,7 +76,6 @@ async fn pool_that_cannot_be_made_changes_nothing() {
     assert_eq!(few.to_string(), "raid6 of 3 disks is not possible; give at least 4 disks or choose another level");
     refused(create(Level::Raid1, &["d0", "d0"]).await, code::DISK_IN_USE);
     refused(create(Level::Raid1, &["d0", "d9"]).await, code::DISK_UNKNOWN);
-    refused(create(Level::Raid1, &["d0", "tiny"]).await, code::DISK_TOO_SMALL);
     refused(create(Level::Raid1, &["d0", "used"]).await, code::DISK_FOREIGN);
     assert_eq!(control.state(), before, "what was refused left no record");
 

@@ -82,7 +82,7 @@ async fn spares_are_not_spent_twice_for_one_place() {
 async fn spare_that_fits_nowhere_is_said_once() {
     let array = furnished().await;
     array.control.add_spare(&name("f0"), of("pond")).await.expect("a spare");
-    array.control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(8))).await.expect("a disk");
+    array.control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(64))).await.expect("a disk");
     array.control.add_spare(&name("tiny"), NewSpare::default()).await.expect("a spare");
     array.control.fail_disk(&name("d0")).await.expect("failed");
     rounds(&array).await;
@@ -166,7 +166,7 @@ async fn pool_is_made_with_its_spares_or_not_at_all() {
 async fn spare_is_blank_free_and_large_enough() {
     let array = furnished().await;
     let control = &array.control;
-    control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(8))).await.expect("a disk");
+    control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(64))).await.expect("a disk");
     let refused = async |disk: &str, spare: NewSpare| control.add_spare(&name(disk), spare).await.expect_err("no").code;
     assert_eq!(refused("d0", NewSpare::default()).await, code::DISK_IN_USE);
     assert_eq!(refused("tiny", of("tank")).await, code::DISK_TOO_SMALL);

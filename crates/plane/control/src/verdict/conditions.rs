@@ -97,6 +97,7 @@ impl Control {
 
 fn pool_conditions(pool: &PoolReport, disks: &[DiskReport]) -> Vec<Condition> {
     let code = match pool.state {
+        _ if pool.fenced.is_some() => event::POOL_FENCED,
         PoolState::Failed => event::POOL_FAILED,
         PoolState::Missing => event::POOL_UNOPENED,
         _ if pool.read_only.is_some() => event::POOL_READ_ONLY,

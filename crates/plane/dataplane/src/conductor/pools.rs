@@ -4,8 +4,8 @@ use super::{Conductor, PoolHome, VolumeHome, engine_gone};
 use crate::pool::{self, Candidate};
 use crate::seat::Seat;
 use model::{
-    DiskCounters, DiskName, GroupSpec, Name, PoolId, PoolReport, Refusal, RepairPolicy, Report, SpacePolicy,
-    VolumeReport, VolumeState, code,
+    DiskCounters, DiskName, GroupSpec, MemberSize, Name, PoolId, PoolReport, Refusal, RepairPolicy, Report,
+    SpacePolicy, VolumeReport, VolumeState, code,
 };
 use shard::World;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,8 +35,8 @@ impl<W: World> Conductor<W> {
                 }
                 disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk).await?.path });
             }
-            let (level, chunk, integrity) = (group.level, group.chunk, group.integrity);
-            made.push(pool::NewGroup { level, chunk, integrity, disks });
+            let GroupSpec { level, chunk, integrity, member_size, .. } = *group;
+            made.push(pool::NewGroup { level, chunk, integrity, member_size, disks });
         }
         let home = self.choose_home();
         let spec = pool::NewPool { name: name.clone(), id, groups: made, force };
@@ -86,8 +86,8 @@ impl<W: World> Conductor<W> {
         for disk in &group.disks {
             disks.push(Candidate { name: disk.clone(), path: self.free_disk(disk).await?.path });
         }
-        let (level, chunk, integrity) = (group.level, group.chunk, group.integrity);
-        let made = pool::NewGroup { level, chunk, integrity, disks };
+        let GroupSpec { level, chunk, integrity, member_size, .. } = *group;
+        let made = pool::NewGroup { level, chunk, integrity, member_size, disks };
         let pool = name.clone();
         let report = self.at(home, move |seat| pool::add_group(seat, pool, made, force)).await;
         if let Ok(report) = &report {
@@ -117,9 +117,14 @@ impl<W: World> Conductor<W> {
         report
     }
 
-    pub(super) async fn grow_pool(&self, name: &Name, group: Option<u16>) -> Result<PoolReport, Refusal> {
+    pub(super) async fn grow_pool(
+        &self,
+        name: &Name,
+        group: Option<u16>,
+        member_size: MemberSize,
+    ) -> Result<PoolReport, Refusal> {
         let name = name.clone();
-        self.at(self.pool_home(&name)?.home, move |seat| pool::grow(seat, name, group)).await
+        self.at(self.pool_home(&name)?.home, move |seat| pool::grow(seat, name, group, member_size)).await
     }
 
     pub(super) async fn add_log(&self, name: &Name, disks: &[DiskName], force: bool) -> Result<PoolReport, Refusal> {

@@ -1,5 +1,6 @@
 //! Making a pool of disks.
 
+use super::overwrite::Overwriting;
 use super::own::Taking;
 use super::refusals::{open_refusal, plain};
 use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, new_uuid, open};
@@ -7,7 +8,7 @@ use crate::array::{self, Disk, Group, Member, Watch};
 use crate::inspect;
 use crate::seat::Seat;
 use block::{BlockDevice, Blocks};
-use model::{Level, Name, PoolId, PoolReport, Refusal, Size, code};
+use model::{DiskName, Level, MemberSize, Name, PoolId, PoolReport, Refusal, Size, code};
 use raid::{Array, Layout, Shape};
 use shard::World;
 use std::rc::Rc;
@@ -33,6 +34,8 @@ pub struct NewGroup {
     pub chunk: Size,
     /// True to keep sums and a log.
     pub integrity: bool,
+    /// How much of each disk it uses.
+    pub member_size: MemberSize,
     /// Its disks, in order.
     pub disks: Vec<Candidate>,
 }
@@ -51,6 +54,9 @@ pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) 
         created_by: CREATED_BY.to_owned(),
         force: spec.force,
     };
+    let node = taking.node();
+    let disks: Vec<(DiskName, Disk<W>)> = drafts.iter().flat_map(Draft::disks).collect();
+    let was_claimed = spec.force && Overwriting { disks: &disks, pool: None, node: Some(&node) }.admit(&seat).await?;
     // Arrays are written to their disks before the pool is.
     plan.admit_disks().await.map_err(|error| named(&error, &drafts))?;
     let (mut groups, mut arrays) = (Vec::new(), Vec::new());
@@ -63,6 +69,9 @@ pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) 
     let pool = volume::Pool::create(plan, arrays).await.map_err(|error| named(&error, &drafts))?;
     let pool = OpenPool::assembled(&seat, spec.name.clone(), spec.id, pool, groups);
     pool.claim(&taking).await?;
+    if was_claimed {
+        pool.outlast_owner().await?;
+    }
     pool.bring_key(&taking).await?;
     seat.pools.borrow_mut().insert(spec.name, pool.clone());
     Ok(pool.report())
@@ -82,16 +91,16 @@ pub(super) struct Draft<W: World> {
 
 pub(super) fn draft<W: World>(seat: &Rc<Seat<W>>, group: &NewGroup) -> Result<Draft<W>, Refusal> {
     let mut members = Vec::new();
-    let mut smallest = None;
+    let mut smallest: Option<Size> = None;
     for candidate in &group.disks {
         let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.world, &candidate.path)?);
         let bytes = disk.geometry().bytes();
-        let Some(area) = data_area(disk.geometry().blocks) else {
+        if data_area(disk.geometry().blocks).is_none() {
             let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec());
             let hint = format!("a member needs at least {}", Size::new(DISK_BYTES_MIN).iec());
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
-        };
-        smallest = Some(smallest.map_or(area.len, |smallest: Blocks| smallest.min(area.len)));
+        }
+        smallest = Some(smallest.map_or(Size::new(bytes), |smallest| smallest.min(Size::new(bytes))));
         members.push((candidate.clone(), new_uuid(&seat.world), disk));
     }
     debug_assert_eq!(BLOCK_BYTES, raid::BLOCK_BYTES, "one block size inside the engine");
@@ -101,9 +110,16 @@ pub(super) fn draft<W: World>(seat: &Rc<Seat<W>>, group: &NewGroup) -> Result<Dr
         chunk: group.chunk,
         chunk_bytes: u32::try_from(group.chunk.bytes()).unwrap_or(u32::MAX),
         integrity: group.integrity,
-        member_blocks: smallest.unwrap_or_default(),
+        member_blocks: smallest.map_or(Ok(Blocks(0)), |size| member_blocks(group.member_size, size))?,
         members,
     })
+}
+
+/// How many blocks each member gives of a group whose smallest disk has this size.
+pub(super) fn member_blocks(how: MemberSize, smallest: Size) -> Result<Blocks, Refusal> {
+    let used = how.of(smallest)?;
+    let area = data_area(Blocks(used.bytes() / u64::from(BLOCK_BYTES)));
+    Ok(area.map_or(Blocks(0), |area| area.len))
 }
 
 impl<W: World> Draft<W> {
@@ -137,6 +153,11 @@ impl<W: World> Draft<W> {
         }
         let layout = Layout::new(level, count, self.chunk_bytes, self.member_blocks);
         open::unprotected(layout, windows.map(Some).collect(), watch)
+    }
+
+    /// Its disks, with what the operator calls them.
+    pub(super) fn disks(&self) -> Vec<(DiskName, Disk<W>)> {
+        self.members.iter().map(|(candidate, _, disk)| (candidate.name.clone(), disk.clone())).collect()
     }
 
     pub(super) fn state(&self, array: Group<W>) -> GroupState<W> {

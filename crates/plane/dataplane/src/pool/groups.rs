@@ -1,5 +1,6 @@
 //! The groups of an open pool, and one more of them.
 
+use super::overwrite::Overwriting;
 use super::{CREATED_BY, GroupState, NewGroup, OpenPool, create, find};
 use crate::array::{Disk, Group, Watch};
 use crate::seat::Seat;
@@ -89,6 +90,9 @@ impl<W: World> OpenPool<W> {
         let seat = &self.seat;
         let draft = create::draft(seat, group)?;
         let named = |error| create::named(&error, std::slice::from_ref(&draft));
+        if force {
+            Overwriting { disks: &draft.disks(), pool: Some(self.pool.id()), node: None }.admit(seat).await?;
+        }
         let plan = draft.plan();
         plan.admit_disks(force).await.map_err(named)?;
         let place = self.pool.status().groups.len();

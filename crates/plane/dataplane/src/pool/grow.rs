@@ -3,11 +3,13 @@
 //! The array grows first and keeps that in its own record; then the catalog of the pool says so, and gives the new
 //! slabs out. Opening a pool does what a crash between the two has left.
 
+use super::create::member_blocks;
 use super::refusals::{grow_refusal, refusal};
+use super::report::disk_size_for;
 use super::{OpenPool, find};
 use crate::seat::Seat;
 use block::Blocks;
-use model::{Name, PoolReport, Refusal, Size, Subject, code, event};
+use model::{MemberSize, Name, PoolReport, Refusal, Size, Subject, code, event};
 use shard::World;
 use std::rc::Rc;
 use volume::GroupRole;
@@ -16,19 +18,24 @@ use volume::GroupRole;
 ///
 /// *Errors*: `GROUP_UNKNOWN`, `GROUP_FULL_SIZE`, `GROUP_FIXED`, `POOL_BUSY`, with nothing changed. *Durability*: when it
 /// returns; a crash before leaves each group as it was or as it is to be.
-pub async fn grow<W: World>(seat: Rc<Seat<W>>, pool: Name, group: Option<u16>) -> Result<PoolReport, Refusal> {
+pub async fn grow<W: World>(
+    seat: Rc<Seat<W>>,
+    pool: Name,
+    group: Option<u16>,
+    how: MemberSize,
+) -> Result<PoolReport, Refusal> {
     let pool = find(&seat, &pool)?;
     pool.admit_own("grow it there")?;
     let groups: Vec<usize> = match group {
         Some(group) => vec![usize::from(group)],
-        None => pool.groups.iter().map(|(group, _)| group).filter(|&group| pool.growth(group).is_ok()).collect(),
+        None => pool.groups.iter().map(|(group, _)| group).filter(|&group| pool.growth(group, how).is_ok()).collect(),
     };
     if groups.is_empty() {
         // The first one tells why; there may be several reasons where there are several groups.
-        return Err(pool.growth(0).err().unwrap_or_else(|| pool.no_room(0)));
+        return Err(pool.growth(0, how).err().unwrap_or_else(|| pool.no_room(0)));
     }
     for group in groups {
-        pool.grow_group(group).await?;
+        pool.grow_group(group, how).await?;
     }
     Ok(pool.report())
 }
@@ -37,7 +44,7 @@ impl<W: World> OpenPool<W> {
     /// How much of each disk the group would use if it grew now, and what the pool would gain.
     ///
     /// *Errors*: why it cannot.
-    pub(super) fn growth(&self, group: usize) -> Result<(Blocks, Size), Refusal> {
+    pub(super) fn growth(&self, group: usize, how: MemberSize) -> Result<(Blocks, Size), Refusal> {
         let state = self.groups.get(group).ok_or_else(|| {
             let message = format!("pool {} has no group {group}", self.name);
             Refusal::new(code::GROUP_UNKNOWN, message, "`blockyard pool show` numbers its groups")
@@ -55,7 +62,8 @@ impl<W: World> OpenPool<W> {
             ));
         }
         self.admit_change_of_members(group)?;
-        let room = state.slots.borrow().iter().map(|slot| slot.room).min().unwrap_or_default();
+        let least = state.slots.borrow().iter().map(|slot| slot.room).min().unwrap_or_default();
+        let room = member_blocks(how, disk_size_for(least))?;
         if room <= state.array.member_blocks() {
             return Err(self.no_room(group));
         }
@@ -79,8 +87,8 @@ impl<W: World> OpenPool<W> {
         Refusal::new(code::GROUP_FULL_SIZE, message, hint)
     }
 
-    async fn grow_group(&self, group: usize) -> Result<(), Refusal> {
-        let (room, _) = self.growth(group)?;
+    async fn grow_group(&self, group: usize, how: MemberSize) -> Result<(), Refusal> {
+        let (room, _) = self.growth(group, how)?;
         let before = self.pool.status().bytes;
         self.groups[group].array.grow(room).await.map_err(|error| grow_refusal(&error, self, group))?;
         self.take_room(group).await?;

@@ -11,8 +11,8 @@ use cache::{LogId, LogOwner, WriteLog};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use model::{
-    GroupReport, Level, LogReport, LogState, MemberReport, MemberState, Name, PoolReport, PoolState, Refusal, Size,
-    Subject, VolumeName, VolumeReport, WritePolicy, code, event,
+    GroupReport, Level, LogReport, LogState, MemberReport, MemberSize, MemberState, Name, PoolReport, PoolState,
+    Refusal, Size, Subject, VolumeName, VolumeReport, WritePolicy, code, event,
 };
 use shard::World;
 use std::cell::RefCell;
@@ -80,7 +80,7 @@ pub async fn add_log<W: World>(seat: Rc<Seat<W>>, pool: Name, new: NewLog) -> Re
         return Err(Refusal::new(code::LOG_KNOWN, message, hint));
     }
     let level = if new.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
-    let group = NewGroup { level, chunk: CHUNK, integrity: true, disks: new.disks };
+    let group = NewGroup { level, chunk: CHUNK, integrity: true, member_size: MemberSize::default(), disks: new.disks };
     let add = async |plan, _, labelling| pool.pool.add_log_group(plan, labelling).await;
     let place = pool.make_group(&group, new.force, add).await?;
     if let Err(refusal) = pool.make_log(place).await {

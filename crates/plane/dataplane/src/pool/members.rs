@@ -1,19 +1,21 @@
 //! Members that an operator fails or replaces.
 
+use super::overwrite::Overwriting;
 use super::refusals::{array_refusal, refusal};
+use super::report::disk_size_for;
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
-use crate::array;
+use crate::array::{self, Disk};
 use crate::inspect;
 use crate::locate;
 use crate::seat::Seat;
-use block::IoError;
+use block::{BlockDevice, IoError};
 use futures_util::future::select;
-use model::{DiskId, Name, PoolReport, Refusal, Subject, SubjectKind, VolumeReport, code, event};
+use model::{DiskId, Name, PoolReport, Refusal, Size, Subject, SubjectKind, VolumeReport, code, event};
 use raid::{FailError, MemberState, ReplaceError};
 use shard::World;
 use std::pin::pin;
 use std::rc::Rc;
-use volume::NewDisk;
+use volume::{NewDisk, data_area};
 
 /// The member is not used any more, as if it had died.
 ///
@@ -50,6 +52,8 @@ pub async fn replace_disk<W: World>(
         let hint = "fail it first with `blockyard disk fail`, or say --force";
         return Err(Refusal::new(code::DISK_HEALTHY, message, hint));
     }
+    // A healthy member is not given up for a disk that cannot have its place.
+    let opened = if takes_part { Some(pool.open_replacement(group, &candidate, force).await?) } else { None };
     if takes_part {
         pool.fail(group, member).await?;
     }
@@ -57,7 +61,10 @@ pub async fn replace_disk<W: World>(
     state.array.release(member);
     state.slots.borrow_mut()[usize::from(member)].disk = None;
     pool.pool.release_member(uuid(lost));
-    let disk = array::disk(&seat.world, inspect::open(&seat.world, &candidate.path)?);
+    let disk = match opened {
+        Some(disk) => disk,
+        None => pool.open_replacement(group, &candidate, force).await?,
+    };
     if state.array.is_protected() && pool.is_the_member(lost, &disk).await {
         state.slots.borrow_mut()[usize::from(member)].name = Some(candidate.name.clone());
         pool.readmit(group, member, &disk).await.map_err(|error| refusal(&error, &pool))?;
@@ -97,6 +104,32 @@ pub async fn blink<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId, second
 }
 
 impl<W: World> OpenPool<W> {
+    /// The disk is open, is as large as a member of the group must be, and no other node writes to it.
+    async fn open_replacement(&self, group: usize, candidate: &Candidate, force: bool) -> Result<Disk<W>, Refusal> {
+        let disk: Disk<W> = array::disk(&self.seat.world, inspect::open(&self.seat.world, &candidate.path)?);
+        let needed = self.groups[group].array.member_blocks();
+        if data_area(disk.geometry().blocks).is_none_or(|area| area.len < needed) {
+            let (size, least) = (Size::new(disk.geometry().bytes()), disk_size_for(needed));
+            let least_text = least.iec();
+            let message = format!(
+                "disk {} has {} and is too small for group {group} of pool {}",
+                candidate.name,
+                size.iec(),
+                self.name
+            );
+            return Err(Refusal::new(
+                code::DISK_TOO_SMALL,
+                message,
+                format!("use a disk of at least {least_text} ({} bytes)", least.bytes()),
+            ));
+        }
+        if force {
+            let disks = [(candidate.name.clone(), disk.clone())];
+            Overwriting { disks: &disks, pool: Some(self.pool.id()), node: None }.admit(&self.seat).await?;
+        }
+        Ok(disk)
+    }
+
     async fn fail(&self, group: usize, member: u16) -> Result<(), Refusal> {
         let disk = self.disk_name(group, member);
         if usize::from(member) >= self.groups[group].array.status().members.len() {

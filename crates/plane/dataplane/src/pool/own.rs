@@ -1,8 +1,8 @@
 //! Whose a pool is: taking it, saying so every few seconds, and stopping when somebody else has it.
 
-use super::OpenPool;
 use super::open::Looked;
 use super::refusals::{plain, refusal};
+use super::{OpenPool, uuid};
 use crate::array::Disk;
 use crate::fence::Fence;
 use crate::seat::Seat;
@@ -13,7 +13,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use volume::owner::{BEAT, LEASE, WATCH};
-use volume::{FoundPool, Node, Owner, Uuid};
+use volume::{FoundPool, Loss, Node, Owner, Uuid};
 
 /// Who takes a pool.
 #[derive(Clone, Debug)]
@@ -175,6 +175,15 @@ impl<W: World> OpenPool<W> {
         Ok(())
     }
 
+    /// An owner of another pool on the disks of this one, which only seemed to be silent, has not come back.
+    ///
+    /// *Errors*: `POOL_FENCED` when it has: both have stopped then.
+    pub(super) async fn outlast_owner(&self) -> Result<(), Refusal> {
+        // The first beat of the new pool is in between, and whoever had the disks before had one as well.
+        self.seat.world.sleep(BEAT + BEAT / 2).await;
+        self.admit_own("stop the node that uses its disks, and create the pool again")
+    }
+
     /// The disk that joins the pool is behind its fence.
     pub(super) fn guard(&self, disk: &Disk<W>) {
         if let Some(fence) = self.claim.fence.get() {
@@ -199,12 +208,21 @@ impl<W: World> OpenPool<W> {
         self.pool.fenced_by().is_some()
     }
 
+    /// Why the pool is not ours any more, in words.
+    pub(super) fn loss(&self) -> Option<String> {
+        self.pool.fenced_by().map(|loss| self.told_of(&loss))
+    }
+
+    fn told_of(&self, loss: &Loss) -> String {
+        let slots = self.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone());
+        let disk = loss.disk().and_then(|id| slots.into_iter().find(|slot| uuid(slot.id) == id));
+        disk.map_or_else(|| loss.to_string(), |slot| format!("{loss} (disk {})", slot.called()))
+    }
+
     /// Admits changes of the pool, which is ours; `hint` says what to do with one that is not.
     pub(super) fn admit_own(&self, hint: &str) -> Result<(), Refusal> {
-        if !self.is_fenced() {
-            return Ok(());
-        }
-        Err(Refusal::new(code::POOL_FENCED, format!("another node has pool {}", self.name), hint))
+        let Some(loss) = self.loss() else { return Ok(()) };
+        Err(Refusal::new(code::POOL_FENCED, format!("pool {} is not this node's any more: {loss}", self.name), hint))
     }
 
     fn stand_guard(self: &Rc<Self>) {
@@ -217,19 +235,21 @@ impl<W: World> OpenPool<W> {
             slot.disk.iter().for_each(|disk| self.guard(disk));
         }
         let (name, seat, closing) = (self.name.clone(), self.seat.clone(), fence.clone());
-        self.pool.on_fenced(move |by| {
+        let pool = Rc::downgrade(self);
+        self.pool.on_fenced(move |loss| {
             closing.close();
-            stop_serving(&seat, &name, by);
+            let told = pool.upgrade().map_or_else(|| loss.to_string(), |pool| pool.told_of(loss));
+            stop_serving(&seat, &name, &told);
         });
         self.seat.world.spawn(beat(Rc::downgrade(self), self.seat.clone(), fence));
     }
 }
 
 /// Hosts see the volumes of the pool no more, and operators hear why.
-fn stop_serving<W: World>(seat: &Seat<W>, pool: &Name, by: &Owner) {
-    tracing::error!(%pool, by = by.name, "another node has taken the pool over; nothing is written to it any more");
+fn stop_serving<W: World>(seat: &Seat<W>, pool: &Name, why: &str) {
+    tracing::error!(%pool, why, "the pool is not ours any more; nothing is written to it");
     seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(pool));
-    let sentence = format!("node {} has taken pool {pool} over; this node has stopped using it", by.name);
+    let sentence = format!("pool {pool}: {why}; this node has stopped using the pool, and its volumes do not serve");
     seat.raise(event::POOL_FENCED, Subject::pool(pool), sentence);
 }
 

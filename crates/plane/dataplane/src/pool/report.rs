@@ -5,8 +5,8 @@ use super::{GroupState, OpenPool, Slot};
 use crate::seat::Seat;
 use block::Blocks;
 use model::{
-    DiskCounters, DiskName, GroupReport, LogState, MemberReport, MemberState, PoolPolicy, PoolReport, PoolState, Size,
-    TaskStage,
+    DiskCounters, DiskName, GroupReport, LogState, MemberReport, MemberSize, MemberState, PoolPolicy, PoolReport,
+    PoolState, Size, TaskStage,
 };
 use raid::MemberState as InArray;
 use shard::World;
@@ -74,6 +74,7 @@ impl<W: World> OpenPool<W> {
             policy: PoolPolicy { repair: self.repair_policy(), ..PoolPolicy::default() },
             weak_enclosures: Vec::new(),
             next_scrub: None,
+            fenced: self.loss(),
             read_only: self.read_only.get().cloned(),
             scrub: self.care.scrub.report(self.seat.world.now()),
         }
@@ -142,7 +143,7 @@ impl<W: World> OpenPool<W> {
             rebuild,
             resync,
             reshape: self.is_widening(number).then(|| self.reshape_work(number).progress(now)),
-            growth: self.growth(number).ok().map(|(_, gain)| gain),
+            growth: self.growth(number, MemberSize::default()).ok().map(|(_, gain)| gain),
         }
     }
 

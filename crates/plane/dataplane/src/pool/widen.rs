@@ -6,6 +6,7 @@
 
 use super::care::Gait;
 use super::grow::number;
+use super::overwrite::Overwriting;
 use super::refusals::{grow_refusal, refusal};
 use super::work::{Work, WorkKind};
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
@@ -34,6 +35,10 @@ pub async fn add_member<W: World>(
     let pool = find(&seat, &pool)?;
     let group = pool.admit_wider(group)?;
     let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.world, &candidate.path)?);
+    if force {
+        let disks = [(candidate.name.clone(), disk.clone())];
+        Overwriting { disks: &disks, pool: Some(pool.pool.id()), node: None }.admit(&seat).await?;
+    }
     let id = new_uuid(&seat.world);
     let state = match pool.groups[group].level {
         // A mirror is filled as a replacement is; with parity there is nothing on it before stripes are moved.

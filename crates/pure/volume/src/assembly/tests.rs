@@ -63,7 +63,7 @@ fn member(pool: u128, disk: u128, catalogs: &[FoundCatalog]) -> Probe {
         features: Features::default(),
     };
     let member = Member { label, copies: [true; 3], overwritten: None, catalogs: catalogs.to_vec(), owner: None };
-    Probe { blocks: DISK_BLOCKS, contents: Contents::Member(Box::new(member)) }
+    Probe { blocks: DISK_BLOCKS, contents: Contents::Member(Box::new(member)), has_residue: false }
 }
 
 fn standings(survey: &Survey) -> Vec<Standing> {
@@ -107,7 +107,7 @@ fn rows_of_disks() -> Vec<Row> {
     let (five, four, three) = (commit(5, &both), commit(4, &both), commit(3, &both));
     let whole = |disk| member(1, disk, &[five.clone(), four.clone()]);
     let alone = commit(6, &catalog(PoolPhase::Live, &[(SERVING, 1), (MemberState::Failed, 6)]));
-    let gone = |disk| Probe { blocks: DISK_BLOCKS, contents: disk };
+    let gone = |disk| Probe { blocks: DISK_BLOCKS, contents: disk, has_residue: false };
     let name = || "tank".to_owned();
     let error = IoError::new(IoErrorKind::Gone, block::Extent::default());
     vec![

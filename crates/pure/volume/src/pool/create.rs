@@ -127,6 +127,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })?;
         self.shared.store.committed(change).await?;
         self.shared.store.close();
+        // Nobody looks for the marks any more that are wiped now.
+        self.shared.store.guard(None);
         // A disk that cannot be wiped keeps a catalog that says that the pool is gone.
         join_all(self.shared.store.disks().iter().map(|(_, disk)| wipe(&**disk))).await;
         Ok(())

@@ -56,6 +56,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             // What somebody has put there meanwhile is not ours to write over.
             Contents::Foreign(_) | Contents::Newer { .. } => Ok(Wrong::Nothing),
             Contents::Member(member) if member.overwritten.is_some() => Ok(Wrong::Nothing),
+            // The next beat finds it, and this node stops using the pool.
+            Contents::Member(member) if member.label.pool != pool => Ok(Wrong::Nothing),
             Contents::Member(member) if (member.label.pool, member.label.disk) == (pool, id) => {
                 restore_label(&**disk, &member.label, member.copies).await?;
                 let is_newest = member.catalogs.first().is_some_and(|found| found.generation >= generation);

@@ -2,13 +2,14 @@
 
 use super::Pool;
 use crate::error::PoolError;
-use crate::owner::{self, Marked, Node, Owner, read_marks, write_mark};
+use crate::owner::{self, LastMark, Loss, Marked, Node, Owner, Sight, write_mark};
 use crate::state_copy;
 use block::BlockDevice;
-use futures_util::future::join_all;
+use futures_util::FutureExt;
+use futures_util::future::{LocalBoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -18,6 +19,24 @@ pub(crate) struct Claim {
     /// Disks whose marks are being written: a slow one does not hold up the others.
     busy: RefCell<BTreeSet<Uuid>>,
     beat: Cell<u64>,
+    /// The beat of the last mark that each disk has taken.
+    written: RefCell<BTreeMap<Uuid, u64>>,
+}
+
+/// A disk that a beat is under way to.
+struct Beaten<'a, D> {
+    id: Uuid,
+    disk: Rc<D>,
+    group: usize,
+    _busy: Busy<'a>,
+}
+
+/// How far a beat has come on one disk.
+enum Step<'a, D> {
+    /// The disk was looked at, and is to get the mark.
+    Looked(Beaten<'a, D>, LastMark),
+    /// The disk has the mark, and was looked at again: its group, when it has.
+    Marked(Option<usize>),
 }
 
 /// A disk whose mark is being written.
@@ -57,8 +76,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// Every member that answers says once more that the pool is ours. `held` is called as soon as every group has one that does.
     ///
-    /// A member that has not answered the last call is left out, so calls may overlap. *Errors*: `Fenced` when another node
-    /// has the pool: it takes no change any more, and nothing may be written to any of its disks. Nothing is done before a claim.
+    /// Each is looked at, written, and looked at again: of two who do so at the same time one at least sees the other, and
+    /// who has lost the pool finds that out before it writes. A member that has lost its mark is written only once another
+    /// one has shown the last. A member that has not answered the last call is left out, so calls may overlap.
+    /// *Errors*: `Fenced` when the pool is not ours any more: it takes no change, and nothing may be written to any of its
+    /// disks. Nothing is done before a claim.
     pub async fn beat(&self, held: impl FnOnce()) -> Result<(), PoolError> {
         let Some(own) = self.shared.store.guarded() else { return Ok(()) };
         let beat = self.shared.claim.beat.get() + 1;
@@ -67,36 +89,68 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let disks = self.taking_part();
         let mut missing: BTreeSet<usize> = disks.iter().map(|(_, _, group)| *group).collect();
         let mut held = Some(held);
-        let idle = |id: &Uuid| self.shared.claim.busy.borrow_mut().insert(*id);
-        let idle = disks.into_iter().filter(|(id, _, _)| idle(id));
-        let mut beats: FuturesUnordered<_> =
-            idle.map(|(id, disk, group)| self.beat_one(&mark, id, disk, group)).collect();
-        while let Some(done) = beats.next().await {
-            if let Some(group) = done? {
-                missing.remove(&group);
+        let busy = &self.shared.claim.busy;
+        let all = disks.len();
+        let idle = disks.into_iter().filter(|(id, _, _)| busy.borrow_mut().insert(*id));
+        let mut steps: FuturesUnordered<LocalBoxFuture<'_, Result<Step<'_, D>, PoolError>>> = idle
+            .map(|(id, disk, group)| Beaten { id, disk, group, _busy: Busy(busy, id) })
+            .map(|disk| self.look_before(&mark, disk).boxed_local())
+            .collect();
+        let is_all = steps.len() == all;
+        let (mut is_shown, mut unshown) = (false, Vec::new());
+        while let Some(step) = steps.next().await {
+            match step? {
+                Step::Looked(disk, LastMark::Missing) if !is_shown => unshown.push(disk),
+                Step::Looked(disk, last) => {
+                    is_shown |= last == LastMark::Present;
+                    steps.push(self.mark_one(&mark, disk).boxed_local());
+                }
+                Step::Marked(group) => {
+                    missing.retain(|group_left| Some(*group_left) != group);
+                    if missing.is_empty()
+                        && let Some(held) = held.take()
+                    {
+                        held();
+                    }
+                }
             }
-            if missing.is_empty()
-                && let Some(held) = held.take()
-            {
-                held();
+            if is_shown {
+                unshown.drain(..).for_each(|disk| steps.push(self.mark_one(&mark, disk).boxed_local()));
             }
         }
-        Ok(())
+        // A member that is left out may have the last mark.
+        if unshown.is_empty() || !is_all { Ok(()) } else { Err(self.lose(Loss::MarkMissing)) }
     }
 
-    /// One disk says once more that the pool is ours; its group when it does.
-    async fn beat_one(&self, mark: &Owner, id: Uuid, disk: Rc<D>, group: usize) -> Result<Option<usize>, PoolError> {
-        let _busy = Busy(&self.shared.claim.busy, id);
-        let pool = self.id();
-        // Written first, then looked: of two who do so at the same time one at least sees the other. A disk that cannot be
-        // read or written is found out by those who use it for more than this.
-        let written = write_mark(&*disk, pool, id, mark).await;
-        let Ok(marks) = read_marks(&*disk, pool, id).await else { return Ok(None) };
-        if let Some(other) = marks.into_iter().find(|found| found.has_taken_over(mark)) {
-            self.shared.store.fence(other.clone());
-            return Err(PoolError::Fenced { node: other.name });
+    /// What one disk says before it is written.
+    async fn look_before<'a>(&self, mark: &Owner, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
+        let sight = Sight::of(&*beaten.disk, self.id(), beaten.id, Some(mark)).await;
+        let written = self.shared.claim.written.borrow().get(&beaten.id).copied();
+        let last = sight.last_mark(mark, written);
+        sight.loss.map_or(Ok(Step::Looked(beaten, last)), |loss| Err(self.lose(loss)))
+    }
+
+    /// One disk says once more that the pool is ours, and nothing else by then.
+    async fn mark_one<'a>(&self, mark: &Owner, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
+        let Beaten { id, ref disk, group, .. } = beaten;
+        // A disk that cannot be read or written is found out by those who use it for more than this.
+        let written = write_mark(&**disk, self.id(), id, mark).await;
+        if written.is_ok() {
+            self.shared.claim.written.borrow_mut().insert(id, mark.beat);
         }
-        Ok(written.ok().map(|()| group))
+        let sight = Sight::of(&**disk, self.id(), id, Some(mark)).await;
+        if let Some(loss) = sight.loss {
+            return Err(self.lose(loss));
+        }
+        Ok(Step::Marked(written.and(sight.marks).ok().map(|_| group)))
+    }
+
+    /// The pool is not ours any more, unless it was let go of meanwhile.
+    fn lose(&self, loss: Loss) -> PoolError {
+        if self.shared.store.guarded().is_some() {
+            self.shared.store.fence(loss.clone());
+        }
+        PoolError::Fenced(loss)
     }
 
     /// Every member that takes part has this copy of the node's state; how many do. A pool that was fenced keeps none.
@@ -117,27 +171,33 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// Nobody has the pool: whoever finds it may open it at once. No commit is made any more.
     ///
-    /// *Durability*: when it returns, on the members that answer. A pool that was fenced is left as it is.
+    /// *Durability*: when it returns, on the members that answer. A pool that was fenced, or is found to be another owner's
+    /// now, is left as it is.
     pub async fn release(&self) {
         let Some(own) = self.shared.store.guarded().filter(|_| self.fenced_by().is_none()) else { return };
         self.shared.store.rest().await;
-        self.shared.store.close();
-        let mark = Owner { beat: self.shared.claim.beat.get() + 1, released: true, ..own };
         let pool = self.id();
         let disks = self.taking_part();
+        let looks = disks.iter().map(async |(id, disk, _)| Sight::of(&**disk, pool, *id, Some(&own)).await.loss);
+        if let Some(loss) = join_all(looks).await.into_iter().flatten().next() {
+            let _ = self.lose(loss);
+            return;
+        }
+        self.shared.store.close();
+        let mark = Owner { beat: self.shared.claim.beat.get() + 1, released: true, ..own };
         // One that keeps the mark of before is older than the others.
         join_all(disks.iter().map(async |(id, disk, _)| write_mark(&**disk, pool, *id, &mark).await.ok())).await;
         self.shared.store.guard(None);
     }
 
-    /// Who has taken the pool over, once that was found out.
+    /// Why the pool is not ours any more, once that was found out.
     #[must_use]
-    pub fn fenced_by(&self) -> Option<Owner> {
+    pub fn fenced_by(&self) -> Option<Loss> {
         self.shared.store.fenced_by()
     }
 
-    /// `on_fenced` hears, once, who has taken the pool over: nothing may be written to any of its disks from then on.
-    pub fn on_fenced(&self, on_fenced: impl Fn(&Owner) + 'static) {
+    /// `on_fenced` hears, once, why the pool is not ours any more: nothing may be written to any of its disks from then on.
+    pub fn on_fenced(&self, on_fenced: impl Fn(&Loss) + 'static) {
         self.shared.store.on_fenced(Rc::new(on_fenced));
     }
 

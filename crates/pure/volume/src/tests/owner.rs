@@ -2,13 +2,13 @@
 
 use super::disk::{Image, PowerCut, Random, block_on};
 use super::world::{Opened, TestPool, World, disk_id, labelling, volume_id};
-use crate::{FoundPool, MemberState, Node, Owner, PoolError, PoolRefusal, VolumePlan};
+use crate::{FoundPool, Loss, MemberState, Node, Owner, PoolError, PoolRefusal, VolumePlan};
 use block::{BlockDevice, Extent};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use uuid::Uuid;
 
-fn node(number: u128) -> Node {
+pub(super) fn node(number: u128) -> Node {
     Node {
         id: Uuid::from_u128(500 + number),
         name: format!("node-{number}"),
@@ -23,24 +23,24 @@ fn rebooted(number: u128) -> Node {
 }
 
 /// A pool of two mirrors that node 1 made and has.
-fn owned() -> (World, Opened) {
+pub(super) fn owned() -> (World, Opened) {
     let world = World::blank(4);
     let opened = world.create(&[&[0, 1], &[2, 3]]).unwrap();
     block_on(opened.pool.claim(&node(1), 100)).unwrap();
     (world, opened)
 }
 
-fn found(world: &World) -> FoundPool {
+pub(super) fn found(world: &World) -> FoundPool {
     world.survey().pools.remove(0)
 }
 
-fn beat(pool: &TestPool) -> Result<bool, PoolError> {
+pub(super) fn beat(pool: &TestPool) -> Result<bool, PoolError> {
     let held = Cell::new(false);
     block_on(pool.beat(|| held.set(true))).map(|()| held.get())
 }
 
 /// What the data plane does, with `meanwhile` in the time of watching.
-fn take(world: &World, node: &Node, told: bool, meanwhile: impl FnOnce()) -> Result<TestPool, PoolError> {
+pub(super) fn take(world: &World, node: &Node, told: bool, meanwhile: impl FnOnce()) -> Result<TestPool, PoolError> {
     let first = found(world);
     let earlier = if first.must_be_watched(node) {
         meanwhile();
@@ -122,11 +122,11 @@ fn pool_taken_over_is_found_out_at_the_next_beat() {
     let (world, opened) = owned();
     let heard = Rc::new(RefCell::new(Vec::new()));
     let hear = heard.clone();
-    opened.pool.on_fenced(move |by| hear.borrow_mut().push(by.name.clone()));
+    opened.pool.on_fenced(move |by| hear.borrow_mut().push(by.to_string()));
     let pool = take(&world, &node(2), true, || {}).unwrap();
-    assert_eq!(beat(&opened.pool), Err(PoolError::Fenced { node: "node-2".into() }));
+    assert_eq!(beat(&opened.pool), Err(PoolError::Fenced(Loss::Claimed { node: "node-2".into() })));
     assert_eq!(block_on(opened.pool.create_volume(plan(1))).map(drop), Err(PoolError::CatalogLost));
-    assert_eq!(*heard.borrow(), ["node-2"]);
+    assert_eq!(*heard.borrow(), ["node node-2 has claimed the pool"]);
     assert_eq!(beat(&pool), Ok(true), "the new owner goes on");
     block_on(pool.create_volume(plan(1))).unwrap();
     // The old owner's end leaves no trace.
@@ -143,7 +143,7 @@ fn pool_taken_over_is_found_out_at_the_next_commit_and_the_commit_is_not_made() 
     let _pool = take(&world, &node(2), true, || {}).unwrap();
     let before = world.images();
     assert_eq!(block_on(opened.pool.create_volume(plan(1))).map(drop), Err(PoolError::CatalogLost));
-    assert_eq!((heard.get(), opened.pool.fenced_by().map(|by| by.name)), (1, Some("node-2".into())));
+    assert_eq!((heard.get(), opened.pool.fenced_by()), (1, Some(Loss::Claimed { node: "node-2".into() })));
     let slot = |image: &Image| {
         let world = World::of(vec![image.clone()]);
         let slots = crate::layout::SLOT_STARTS.map(|start| block_on(world.disks[0].read(Extent::new(start, 2))));

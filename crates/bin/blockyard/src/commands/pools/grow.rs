@@ -24,7 +24,7 @@ pub fn add_member(
     (group, force): (Option<u16>, bool),
     patience: Option<Patience>,
 ) -> Result<(), Failure> {
-    with_disk(desk, disk, |disk| {
+    with_disk(desk, disk, force, |disk| {
         let request = AddMember { disk, group, force };
         let answer = desk.client.post(&format!("{}/members", pool_path(name)), &request, "pool")?;
         desk.out.done(&answer, &format!("disk {} joins pool {name}, see blockyard pool show {name}", request.disk))
@@ -35,8 +35,8 @@ pub fn add_member(
     Ok(())
 }
 
-pub fn grow(desk: &Desk, name: &Name, group: Option<u16>) -> Result<(), Failure> {
-    let answer = desk.client.post(&format!("{}/grow", pool_path(name)), &GrowPool { group }, "pool")?;
+pub fn grow(desk: &Desk, name: &Name, request: GrowPool) -> Result<(), Failure> {
+    let answer = desk.client.post(&format!("{}/grow", pool_path(name)), &request, "pool")?;
     let pool: PoolReport = answer.decode()?;
     desk.out.done(&answer, &format!("pool {name} uses its larger disks; now {}", pool.size))
 }

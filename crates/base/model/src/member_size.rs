@@ -1,0 +1,151 @@
+//! How much of each disk a group uses.
+
+use crate::{Refusal, Size, code};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+/// How much of each disk a new group uses: members are used as if they were disks of this size.
+///
+/// Disks of one nominal size differ by a few sectors or megabytes, and a replacement that is smaller than what the group
+/// uses cannot be taken. So a group leaves a part of its smallest disk unused, unless told otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemberSize {
+    /// Down to a whole GiB with at least 128 MiB to spare above 64 GiB, else 1 % less, down to a whole MiB.
+    #[default]
+    Rounded,
+    /// All of the smallest disk.
+    Exact,
+    /// As if each were a disk of this size.
+    Bytes(Size),
+}
+
+/// Smaller disks are used to a whole MiB.
+const WHOLE_GIB_ABOVE: u64 = 64 << 30;
+/// What is at least left of a disk that is used to a whole GiB.
+const SLACK_BYTES_MIN: u64 = 128 << 20;
+/// The smallest disk that can be a member.
+const DISK_BYTES_MIN: u64 = 64 << 20;
+
+impl MemberSize {
+    /// The size to which the members of a group are used whose smallest disk has the size `smallest`; never more.
+    ///
+    /// *Errors*: the size that was given is larger than that, or smaller than a member can be.
+    pub fn of(self, smallest: Size) -> Result<Size, Refusal> {
+        let bytes = smallest.bytes();
+        match self {
+            Self::Exact => Ok(smallest),
+            Self::Rounded if bytes > WHOLE_GIB_ABOVE => Ok(Size::new((bytes - SLACK_BYTES_MIN) >> 30 << 30)),
+            Self::Rounded => {
+                let whole = (bytes - bytes.div_ceil(100)) >> 20 << 20;
+                Ok(Size::new(whole.max(DISK_BYTES_MIN).min(bytes)))
+            }
+            Self::Bytes(size) if size.bytes() < DISK_BYTES_MIN => {
+                let hint = format!("use at least {}", Size::new(DISK_BYTES_MIN).iec());
+                Err(Refusal::new(code::REQUEST_INVALID, format!("a member size of {size} is too small"), hint))
+            }
+            Self::Bytes(size) if size > smallest => {
+                let message = format!("the member size is {size}, but the smallest disk has {smallest}");
+                Err(Refusal::new(code::DISK_TOO_SMALL, message, "use larger disks, or a smaller member size"))
+            }
+            Self::Bytes(size) => Ok(size),
+        }
+    }
+}
+
+impl FromStr for MemberSize {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        match text {
+            "rounded" => Ok(Self::Rounded),
+            "exact" => Ok(Self::Exact),
+            size => size.parse().map(Self::Bytes).map_err(|_| {
+                let message = format!("\"{}\" is not a member size", size.escape_debug());
+                Refusal::new(code::REQUEST_INVALID, message, "use rounded, exact or a size such as 3725GiB")
+            }),
+        }
+    }
+}
+
+impl fmt::Display for MemberSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rounded => f.write_str("rounded"),
+            Self::Exact => f.write_str("exact"),
+            Self::Bytes(size) => f.write_str(&size.exact()),
+        }
+    }
+}
+
+impl Serialize for MemberSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for MemberSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(|refusal: Refusal| serde::de::Error::custom(refusal.message))
+    }
+}
+
+impl JsonSchema for MemberSize {
+    fn schema_name() -> Cow<'static, str> {
+        "MemberSize".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": "string",
+            "description": "How much of each disk a group uses: `rounded` (some of the smallest is left, so that another disk of its nominal size fits), `exact` (all of the smallest), or a size with a unit, as if each were a disk of that size.",
+            "examples": ["rounded", "exact", "3725GiB"],
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rounded(bytes: u64) -> u64 {
+        MemberSize::Rounded.of(Size::new(bytes)).unwrap().bytes()
+    }
+
+    #[test]
+    fn member_size_leaves_room_for_a_disk_that_is_a_little_smaller() {
+        let sizes = [4_000_787_030_016, 1 << 40, 65 << 30, (64 << 30) + 512, 64 << 30, 10 << 30, 1 << 30, 128 << 20];
+        for bytes in sizes {
+            let used = rounded(bytes);
+            assert!(used < bytes - 512, "{bytes}");
+            assert!(bytes - used <= (1 << 30) + SLACK_BYTES_MIN || used * 100 >= bytes * 98, "{bytes}: {used} wastes");
+            let smaller = MemberSize::Bytes(Size::new(used)).of(Size::new(bytes - 512));
+            assert_eq!(smaller, Ok(Size::new(used)), "a disk with 512 bytes less is taken");
+        }
+        assert_eq!(rounded(4_000_787_030_016), 3725 << 30);
+        assert_eq!(rounded(100 << 30), 99 << 30);
+        assert_eq!(rounded(100 << 20), 99 << 20);
+    }
+
+    #[test]
+    fn member_size_of_the_smallest_disks_is_theirs() {
+        assert_eq!(rounded(64 << 20), 64 << 20);
+        assert_eq!(rounded((64 << 20) + 4096), 64 << 20);
+        assert_eq!(rounded(65 << 20), 64 << 20);
+    }
+
+    #[test]
+    fn member_size_is_read_as_it_is_written_and_refused_when_it_does_not_fit() {
+        for text in ["rounded", "exact", "3725GiB"] {
+            assert_eq!(text.parse::<MemberSize>().unwrap().to_string(), text);
+        }
+        assert!("most".parse::<MemberSize>().is_err());
+        let disk = Size::gib(1);
+        assert_eq!(MemberSize::Exact.of(disk), Ok(disk));
+        assert_eq!(MemberSize::Bytes(Size::gib(2)).of(disk).unwrap_err().code, code::DISK_TOO_SMALL);
+        assert_eq!(MemberSize::Bytes(Size::mib(63)).of(disk).unwrap_err().code, code::REQUEST_INVALID);
+    }
+}

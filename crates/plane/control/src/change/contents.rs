@@ -1,0 +1,157 @@
+//! Whether a disk can be added: large enough, in nobody's use, and empty.
+//!
+//! What the data plane has read of it counts first (its labels, and what `volume::signature` knows); then what the kernel says
+//! of the device; then what `wipefs` or `blkid` recognise, where one is installed. Nothing here writes.
+
+use super::medium::Medium;
+use crate::Control;
+use crate::devices::{Found, SIZE_MIN};
+use model::{DiskReport, Label, Refusal, UNKNOWN_DATA, code};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::AsyncReadExt;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long a program may take to look at a disk.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most of what it says that is read.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Where programs are that are often not in the path of those who are not root.
+const PLACES: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
+
+impl Control {
+    /// Admits a device that neither the machine nor another array of disks uses.
+    ///
+    /// *Errors*: `DISK_IN_USE`, which nothing overrides.
+    pub(super) async fn admit_unused_device(&self, path: &Path) -> Result<(), Refusal> {
+        let Some(device) = self.device_at(path).await else { return Ok(()) };
+        if let Some(how) = device.uses.first() {
+            let message = format!("{} is in use: {how}", path.display());
+            let hint = "unmount it, or take it out of what uses it, first; --force does not override this";
+            return Err(Refusal::new(code::DISK_IN_USE, message, hint));
+        }
+        if device.is_read_only {
+            let message = format!("{} cannot be written: the kernel has it read-only", path.display());
+            return Err(Refusal::new(code::DISK_IN_USE, message, "make it writable, or name another disk"));
+        }
+        Ok(())
+    }
+
+    /// Admits a disk that is large enough and empty, or was a member of a pool; one that is not empty when that is forced.
+    ///
+    /// *Errors*: `DISK_TOO_SMALL`, which nothing overrides; `DISK_FOREIGN`, with all that was found.
+    pub(super) async fn admit_contents(&self, path: &Path, disk: &DiskReport, force: bool) -> Result<(), Refusal> {
+        if disk.size < SIZE_MIN {
+            let message = format!("{} has {} and is too small", path.display(), disk.size);
+            let hint = format!("use a disk or file of at least {}", SIZE_MIN.iec());
+            return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
+        }
+        if force || matches!(disk.label, Label::Ours { .. }) {
+            return Ok(());
+        }
+        let mut found = BTreeSet::new();
+        match &disk.label {
+            Label::Foreign { what } => drop(found.insert(what.clone())),
+            Label::Damaged => drop(found.insert("a damaged label of a pool".to_owned())),
+            Label::None | Label::Ours { .. } => {}
+        }
+        if let Some(device) = self.device_at(path).await {
+            found.extend(device.signature);
+            let count = device.parts.len();
+            found.extend((count > 0).then(|| format!("{count} partitions")));
+        }
+        let recognised = recognised(path).await;
+        if !recognised.is_empty() {
+            // A name is better than that there is something.
+            found.remove(UNKNOWN_DATA);
+        }
+        found.extend(recognised);
+        if found.is_empty() {
+            return Ok(());
+        }
+        let found: Vec<String> = found.into_iter().collect();
+        let message = format!("{} is not empty: it holds {}", path.display(), found.join(", "));
+        let hint =
+            "name an empty disk, erase it (wipefs -a), or repeat with --force: a pool made of it overwrites all that";
+        Err(Refusal::new(code::DISK_FOREIGN, message, hint))
+    }
+
+    async fn device_at(&self, path: &Path) -> Option<Found> {
+        let (machine, medium) = (self.machine.clone(), Medium::of_device(path)?);
+        let found = tokio::task::spawn_blocking(move || machine.devices().unwrap_or_default()).await.ok()?;
+        found.into_iter().find(|device| Medium::of_device(&device.device) == Some(medium))
+    }
+}
+
+/// What `wipefs`, else `blkid`, recognise at `path`; nothing where neither is installed or the disk cannot be read.
+async fn recognised(path: &Path) -> Vec<String> {
+    match output_of("wipefs", &["--no-act".as_ref(), "--json".as_ref(), path.as_os_str()]).await {
+        Some(json) => of_wipefs(&json),
+        None => {
+            let asked = ["--probe".as_ref(), "--output".as_ref(), "export".as_ref(), path.as_os_str()];
+            output_of("blkid", &asked).await.map_or(Vec::new(), |text| of_blkid(&text))
+        }
+    }
+}
+
+async fn output_of(program: &str, arguments: &[&OsStr]) -> Option<Vec<u8>> {
+    let program: PathBuf = PLACES.iter().map(|place| Path::new(place).join(program)).find(|place| place.exists())?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let asked = async {
+        let mut child = command.spawn().ok()?;
+        let mut output = Vec::new();
+        child.stdout.take()?.take(ANSWER_BYTES_MAX).read_to_end(&mut output).await.ok()?;
+        Some(output)
+    };
+    timeout(PATIENCE, asked).await.ok()?
+}
+
+#[derive(Deserialize)]
+struct Wipefs {
+    signatures: Vec<Signature>,
+}
+
+#[derive(Deserialize)]
+struct Signature {
+    offset: String,
+    r#type: String,
+}
+
+/// *Source*: wipefs(8), `--json`.
+fn of_wipefs(json: &[u8]) -> Vec<String> {
+    let told = serde_json::from_slice::<Wipefs>(json).map_or(Vec::new(), |told| told.signatures);
+    told.iter().map(|one| format!("{} (at {})", printable(&one.r#type), printable(&one.offset))).collect()
+}
+
+/// *Source*: blkid(8), `--output export`.
+fn of_blkid(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let kinds = text.lines().filter_map(|line| line.strip_prefix("TYPE=").or_else(|| line.strip_prefix("PTTYPE=")));
+    kinds.map(printable).collect()
+}
+
+fn printable(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_read_from_what_the_programs_print() {
+        let json = br#"{"signatures": [{"device":"sdb","offset":"0x438","type":"ext4","uuid":"1","label":null},
+            {"device":"sdb","offset":"0x1fe","type":"dos","uuid":null,"label":null}]}"#;
+        assert_eq!(of_wipefs(json), ["ext4 (at 0x438)", "dos (at 0x1fe)"]);
+        assert_eq!(of_wipefs(br#"{"signatures": []}"#), Vec::<String>::new());
+        assert_eq!(of_wipefs(b"[[["), Vec::<String>::new());
+        assert_eq!(of_blkid(b"DEVNAME=/dev/sdb\nTYPE=LVM2_member\nUSAGE=raid\n"), ["LVM2_member"]);
+        assert_eq!(of_blkid(b"PTTYPE=gpt\n"), ["gpt"]);
+    }
+}

@@ -1,0 +1,51 @@
+//! Disks that an operator wants to overwrite although a pool may be on them: never those that a living node writes to.
+
+use crate::array::Disk;
+use crate::seat::Seat;
+use futures_util::future::join_all;
+use model::{DiskName, Refusal, Subject, code, event};
+use shard::World;
+use volume::owner::{Claims, WATCH};
+use volume::{Node, Uuid};
+
+/// Disks that are to be overwritten, and whose claims on them do not count.
+pub(super) struct Overwriting<'a, W: World> {
+    /// The disks, with what the operator calls them.
+    pub disks: &'a [(DiskName, Disk<W>)],
+    /// The pool that they are for, where it is open here.
+    pub pool: Option<Uuid>,
+    /// This node: what it wrote before it was started has no owner any more.
+    pub node: Option<&'a Node>,
+}
+
+impl<W: World> Overwriting<'_, W> {
+    /// Admits disks on which no owner's mark moves; whether there are marks at all.
+    ///
+    /// A mark that was not released is looked at twice, [`WATCH`] apart, as when a pool is claimed. Nothing is written.
+    /// *Errors*: `POOL_OWNED` while a node uses one of the disks; an event says so as well.
+    pub async fn admit(&self, seat: &Seat<W>) -> Result<bool, Refusal> {
+        let first = self.claims().await;
+        if !first.iter().any(Claims::must_be_watched) {
+            return Ok(false);
+        }
+        tracing::info!("a disk to be overwritten has the mark of an owner; watching whether it moves");
+        seat.world.sleep(WATCH).await;
+        let now = self.claims().await;
+        let moved = self.disks.iter().zip(now.iter().zip(&first));
+        let moved = moved.filter_map(|((disk, _), (now, first))| Some((disk, now.moved_since(first)?)));
+        let Some((disk, mark)) = moved.last() else { return Ok(true) };
+        let node = &mark.owner.name;
+        let sentence = format!("disk {disk} was not overwritten: node {node} uses it for its pool");
+        seat.raise(event::OVERWRITE_REFUSED, Subject::disk(disk), sentence);
+        let message = format!("disk {disk} is in use: node {node} writes to it for its pool");
+        let hint = "export the pool on that node, or stop that node, first; --force does not override this";
+        Err(Refusal::new(code::POOL_OWNED, message, hint))
+    }
+
+    /// What others claim of each disk.
+    async fn claims(&self) -> Vec<Claims> {
+        let claims = self.disks.iter().map(async |(_, disk)| Claims::on(&**disk, self.pool).await);
+        let claims = join_all(claims).await.into_iter();
+        claims.map(|claims| if let Some(node) = self.node { claims.without(node) } else { claims }).collect()
+    }
+}
