@@ -12,6 +12,9 @@ function portalOf(seen: Presentation): { address: string; port: string } {
   return { address: wildcard ? 'ADDRESS' : address, port: first.slice(at + 1) };
 }
 
+// libiscsi sends the number of a URL as the first two bytes of the LUN field: beyond 255 that is flat space addressing.
+export const rawLun = (lun: number): number => (lun > 255 ? 0x4000 | lun : lun);
+
 export function hostSides(seen: Presentation, initiator?: string): HostSide[] {
   const { address, port } = portalOf(seen);
   const { iqn, lun, chap_user: user, mutual_chap_user: ours } = seen;
@@ -43,7 +46,7 @@ export function hostSides(seen: Presentation, initiator?: string): HostSide[] {
     ? ['pvcreate /dev/mapper/MAP && vgcreate blockyard /dev/mapper/MAP', 'cat >> /etc/pve/storage.cfg <<END', 'lvm: blockyard', '    vgname blockyard', '    shared 1', '    content images,rootdir', '    saferemove 0', 'END']
     : ['cat >> /etc/pve/storage.cfg <<END', 'iscsi: blockyard', `    portal ${address}:${port}`, `    target ${iqn}`, '    content images', 'END'];
   const proxmox = [...linux, ...storage, 'pvesm status'];
-  const drive = `qemu-system-x86_64 -drive file=iscsi://${address}:${port}/${iqn}/${lun},format=raw,if=virtio${seen.read_only ? ',readonly=on' : ''}`;
+  const drive = `qemu-system-x86_64 -drive file=iscsi://${address}:${port}/${iqn}/${rawLun(lun)},format=raw,if=virtio${seen.read_only ? ',readonly=on' : ''}`;
   const qemu = [`${drive}${user ? ' -object secret,id=chap,file=SECRET-FILE' : ''} -iscsi initiator-name=${initiator ?? 'INITIATOR'}${user ? `,user=${user},password-secret=chap` : ''}`];
   return [{ title: 'Linux', lines: linux }, { title: 'Windows', lines: windows }, { title: 'ESXi', lines: esxi }, { title: 'Proxmox', lines: proxmox }, { title: 'qemu', lines: qemu }];
 }

@@ -24,10 +24,23 @@ pub fn steps(view: &View) -> Vec<Step> {
     steps
 }
 
+/// A LUN as it stands in a URL of libiscsi, which sends the number as the first two bytes of the LUN field: beyond 255 that is
+/// flat space addressing, 4000h and the number.
+///
+/// *Source*: SAM-5 §4.7.7, libiscsi's README.
+fn raw_lun(lun: u16) -> u16 {
+    if lun > PERIPHERAL_LUN_MAX { FLAT_SPACE | lun } else { lun }
+}
+
+/// The largest LUN of peripheral device addressing.
+const PERIPHERAL_LUN_MAX: u16 = 255;
+/// The addressing method of flat space, in the first two bits.
+const FLAT_SPACE: u16 = 0x4000;
+
 pub fn log_in(view: &View) -> Vec<String> {
     let mut lines = Vec::new();
     for (target, unit) in view.targets.iter().flat_map(|target| target.units.iter().map(move |unit| (target, unit))) {
-        let url = format!("iscsi://{}/{}/{}", target.portal().with_port(), target.iqn, unit.lun);
+        let url = format!("iscsi://{}/{}/{}", target.portal().with_port(), target.iqn, raw_lun(unit.lun));
         let access = if unit.read_only { ",readonly=on" } else { "" };
         let drive = format!("qemu-system-x86_64 -drive file={url},format=raw,if=virtio{access}");
         lines.push(match &view.chap_user {
