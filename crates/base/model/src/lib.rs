@@ -5,6 +5,7 @@
 
 mod access;
 mod activity;
+mod advertised;
 mod alert;
 mod block_device;
 mod call;
@@ -60,6 +61,7 @@ mod web;
 
 pub use access::{Access, EVERYONE, Host, Initiators, Presentation, Target, is_shown_in};
 pub use activity::{Activity, SessionActivity, Took, VolumeActivity};
+pub use advertised::Advertised;
 pub use alert::{
     AlertFacts, AlertReport, ForwardReport, MailTls, ReceiverReport, ReceiverTest, ReceiverTrust, ReceiverWay,
     SilenceReport, WebhookForm,
@@ -105,8 +107,8 @@ pub use role::Role;
 pub use scrub::{ScrubReport, ScrubState};
 pub use secret::Secret;
 pub use session::{
-    CommandWindow, ConnectionReport, ConnectionState, SessionDetail, SessionEnd, SessionKind, SessionLoss,
-    SessionNumber, SessionReport,
+    CommandWindow, ConnectionReport, ConnectionState, ReservationRole, SessionDetail, SessionEnd, SessionKind,
+    SessionLoss, SessionNumber, SessionReport, SessionReservation,
 };
 pub use size::Size;
 pub use snapshot::{SnapshotLock, SnapshotName, SnapshotReport, SnapshotState};

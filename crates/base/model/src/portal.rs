@@ -1,7 +1,7 @@
 //! Portals: the addresses that hosts log in at, and how sessions are shared out over them.
 
-use crate::setting::Settings;
-use crate::{Refusal, code};
+use crate::setting::{Settings, or_off};
+use crate::{Advertised, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub const ISCSI_PORT: u16 = 3260;
 pub struct PortalAddress(pub SocketAddr);
 
 /// An address that we listen on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Portal {
     /// Where. May be a wildcard; SendTargets then names the address that the asker reached.
     pub address: SocketAddr,
@@ -28,7 +28,7 @@ pub struct Portal {
 }
 
 /// What an operator has set for a portal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PortalPolicy {
     /// Whether sessions stay here, or are sent elsewhere.
@@ -39,6 +39,9 @@ pub struct PortalPolicy {
     pub weight: u16,
     /// True when no session may stay: those that are there were asked to go, and others are sent elsewhere.
     pub drained: bool,
+    /// Where hosts reach it, where that is not where it listens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advertise: Option<Advertised>,
 }
 
 /// Whether sessions stay at a portal.
@@ -67,14 +70,18 @@ pub enum Balance {
 }
 
 /// The settings of a portal by name, and what may be written there.
-pub const PORTAL_SETTINGS: [(&str, &str); 3] =
-    [("role", "plain, front or data"), ("group", "a number from 1 to 65535"), ("weight", "a number from 1 to 1000")];
+pub const PORTAL_SETTINGS: [(&str, &str); 4] = [
+    ("role", "plain, front or data"),
+    ("group", "a number from 1 to 65535"),
+    ("weight", "a number from 1 to 1000"),
+    ("advertise", "an address or DNS name that hosts reach, with or without a port, or off"),
+];
 
-const SETTINGS: Settings<3> = Settings { owner: "portal", names: PORTAL_SETTINGS };
+const SETTINGS: Settings<4> = Settings { owner: "portal", names: PORTAL_SETTINGS };
 
 impl Default for PortalPolicy {
     fn default() -> Self {
-        Self { role: PortalRole::Plain, tag: 1, weight: 1, drained: false }
+        Self { role: PortalRole::Plain, tag: 1, weight: 1, drained: false, advertise: None }
     }
 }
 
@@ -88,6 +95,7 @@ impl PortalPolicy {
         match key {
             "role" => self.role = value.parse().map_err(|()| wrong())?,
             "group" => self.tag = number(u16::MAX).ok_or_else(wrong)?,
+            "advertise" => self.advertise = or_off(value, |text| text.parse().ok()).ok_or_else(wrong)?,
             _ => self.weight = number(1000).ok_or_else(wrong)?,
         }
         Ok(())
@@ -95,8 +103,15 @@ impl PortalPolicy {
 
     /// Every setting with its value, as [`PortalPolicy::set`] takes them.
     #[must_use]
-    pub fn settings(&self) -> [(&'static str, String); 3] {
-        SETTINGS.with([self.role.to_string(), self.tag.to_string(), self.weight.to_string()])
+    pub fn settings(&self) -> [(&'static str, String); 4] {
+        let advertise = self.advertise.as_ref().map_or_else(|| "off".to_owned(), ToString::to_string);
+        SETTINGS.with([self.role.to_string(), self.tag.to_string(), self.weight.to_string(), advertise])
+    }
+
+    /// Where hosts log in at the portal that listens on `listens`: `HOST:PORT`.
+    #[must_use]
+    pub fn for_hosts(&self, listens: SocketAddr) -> String {
+        self.advertise.as_ref().map_or_else(|| listens.to_string(), |advertise| advertise.for_hosts(listens))
     }
 
     /// True when sessions may be sent there.
@@ -254,14 +269,26 @@ mod tests {
     #[test]
     fn portal_settings_are_read_as_they_are_written() {
         let mut policy = PortalPolicy::default();
-        for (key, value) in [("role", "data"), ("group", "7"), ("weight", "10")] {
+        for (key, value) in [("role", "data"), ("group", "7"), ("weight", "10"), ("advertise", "san.example.com:99")] {
             policy.set(key, value).expect("a setting");
         }
-        assert_eq!(policy, PortalPolicy { role: PortalRole::Data, tag: 7, weight: 10, drained: false });
+        let advertise = Some("san.example.com:99".parse().expect("a name"));
+        assert_eq!(policy, PortalPolicy { role: PortalRole::Data, tag: 7, weight: 10, drained: false, advertise });
         let mut again = PortalPolicy::default();
         policy.settings().into_iter().for_each(|(key, value)| again.set(key, &value).expect("as it was written"));
         assert_eq!(again, policy);
-        for (key, value) in [("role", "back"), ("group", "0"), ("group", "65536"), ("weight", "1001"), ("speed", "9")] {
+        let listens = "10.0.0.1:3260".parse().expect("an address");
+        assert_eq!(again.for_hosts(listens), "san.example.com:99");
+        again.set("advertise", "off").expect("a setting");
+        assert_eq!(again.for_hosts(listens), "10.0.0.1:3260");
+        for (key, value) in [
+            ("role", "back"),
+            ("group", "0"),
+            ("group", "65536"),
+            ("weight", "1001"),
+            ("advertise", "0.0.0.0"),
+            ("speed", "9"),
+        ] {
             assert!(again.set(key, value).is_err(), "{key}={value}");
         }
         assert!("bytes".parse() == Ok(Balance::Bytes) && "luck".parse::<Balance>().is_err());

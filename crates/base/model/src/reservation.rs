@@ -10,6 +10,9 @@ pub struct ReservationReport {
     pub kind: Option<ReservationKind>,
     /// Who holds it, or has reserved the volume with RESERVE; nobody in particular where all registrants do.
     pub holder: Option<String>,
+    /// The ISID of the session that does.
+    #[serde(default)]
+    pub holder_isid: Option<String>,
     /// True when it all survives power loss (APTPL).
     pub persists: bool,
     /// How many registrations there have been and changed (PRgeneration).

@@ -1,6 +1,6 @@
 //! Who is connected, and where.
 
-use crate::{LatencyReport, Name, Refusal, Size, code};
+use crate::{LatencyReport, Name, Refusal, Size, VolumeName, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,9 @@ pub struct SessionReport {
     pub kind: SessionKind,
     /// The initiator's iSCSI name.
     pub initiator: String,
+    /// The initiator's part of the session identifier (ISID), in hexadecimal digits. Reservations are bound to it.
+    #[serde(default)]
+    pub isid: String,
     /// The host that this initiator is.
     pub host: Option<Name>,
     /// Where the initiator is.
@@ -42,6 +45,9 @@ pub struct SessionReport {
     pub target: Option<String>,
     /// The logical unit numbers that it sees.
     pub luns: Vec<u16>,
+    /// The volumes that it has reserved, shares, or is registered for.
+    #[serde(default)]
+    pub reservations: Vec<SessionReservation>,
     /// True when headers carry a CRC32C.
     pub header_digest: bool,
     /// True when data carries a CRC32C.
@@ -65,6 +71,37 @@ pub struct SessionReport {
     pub written_bytes: u64,
     /// For how many seconds it has been logged in.
     pub connected_seconds: u64,
+}
+
+/// What a session is to the reservation of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionReservation {
+    /// The volume.
+    pub volume: VolumeName,
+    /// What the session is to it.
+    pub role: ReservationRole,
+}
+
+/// What a session is to a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReservationRole {
+    /// It holds the reservation.
+    Holder,
+    /// It is registered, which is enough for the reservation that there is.
+    Shares,
+    /// It is registered, and that lets it in nowhere: nothing is reserved, or for another alone.
+    Registered,
+}
+
+impl fmt::Display for ReservationRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Holder => "holds",
+            Self::Shares => "shares",
+            Self::Registered => "registered for",
+        })
+    }
 }
 
 /// One connection of a session.

@@ -13,7 +13,6 @@ use model::{Iqn, VolumeName};
 use portal::Portal;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 
 /// A volume as a host sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,13 +64,17 @@ impl View {
         chap: (Option<String>, Option<String>),
         presentations: &[PresentationReport],
     ) -> Self {
-        let mut targets: BTreeMap<&Iqn, (Vec<SocketAddr>, Vec<Unit>)> = BTreeMap::new();
+        let mut targets: BTreeMap<&Iqn, (Vec<&str>, Vec<Unit>)> = BTreeMap::new();
         for seen in presentations {
             let (portals, units) = targets.entry(&seen.iqn).or_default();
-            portals.extend(seen.portals.iter().filter(|portal| !portals.contains(portal)).collect::<Vec<_>>());
+            for portal in &seen.portals {
+                if !portals.contains(&portal.as_str()) {
+                    portals.push(portal);
+                }
+            }
             units.push(Unit { volume: seen.volume.clone(), lun: seen.lun, read_only: seen.read_only });
         }
-        let target = |(iqn, (portals, mut units)): (&Iqn, (Vec<SocketAddr>, Vec<Unit>))| {
+        let target = |(iqn, (portals, mut units)): (&Iqn, (Vec<&str>, Vec<Unit>))| {
             units.sort_by_key(|unit| unit.lun);
             Target { iqn: iqn.clone(), portals: Portal::all(&portals), units }
         };

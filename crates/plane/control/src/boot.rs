@@ -7,7 +7,7 @@ use crate::control::Turn;
 use crate::state::{State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, machine_id, search};
 use model::{
-    DiskName, Iqn, Label, Name, Order, Refusal, Subject, SubjectKind, VolumeId, VolumeName, VolumeSpec, code, event,
+    DiskName, Label, Name, Order, Refusal, Subject, SubjectKind, VolumeId, VolumeName, VolumeSpec, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ impl Control {
         if !self.state().targets.is_empty() {
             return Ok(());
         }
-        let iqn: Iqn = format!("{}:{}", self.settings.target_base, self.settings.node).parse()?;
+        let iqn = self.state().target_iqn(&self.settings, None)?;
         let name: Name = DEFAULT_TARGET.parse().expect("the default target's name is a name");
         self.commit(turn, |state| {
             state.targets.insert(name, TargetRecord { iqn });

@@ -390,7 +390,8 @@ impl Fake {
 
     fn portals(&self) -> Vec<PortalReport> {
         let access = self.access.lock().unwrap_or_else(PoisonError::into_inner);
-        let policy = |address| access.portals.iter().find(|portal| portal.address == address).map(|known| known.policy);
+        let policy =
+            |address| access.portals.iter().find(|portal| portal.address == address).map(|known| known.policy.clone());
         let report = |&address| PortalReport { policy: policy(address).unwrap_or_default(), ..portal(address) };
         self.portals.iter().map(report).collect()
     }

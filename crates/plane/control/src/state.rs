@@ -1,10 +1,11 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
+use crate::Settings;
 use crate::lun_memory::LunMemory;
 use model::{
     Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, EVERYONE, Host,
     Initiators, Iqn, IsnsServer, Name, Network, NodeId, PoolId, PoolPolicy, Portal, PortalGroupPolicy, PortalPolicy,
-    Presentation, Proof, ScrubReport, Secret, Size, Target, Timestamp, VolumeId, VolumeName, VolumePolicy,
+    Presentation, Proof, Refusal, ScrubReport, Secret, Size, Target, Timestamp, VolumeId, VolumeName, VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +58,7 @@ pub struct State {
 }
 
 /// A portal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortalRecord {
     /// True when it is to be opened though the configuration file does not name it.
     pub added: bool,
@@ -255,10 +256,23 @@ impl State {
         }
     }
 
+    /// The iSCSI name of a new target, or of the default one: the naming authority, the node's name, the first part of the
+    /// node's UUID, and the target's name. Names of machines repeat, and two arrays with one target name are one target to a
+    /// host, which takes their disks for paths to one (RFC 7143 §4.2.7).
+    ///
+    /// *Errors*: it is too long.
+    pub fn target_iqn(&self, settings: &Settings, target: Option<&Name>) -> Result<Iqn, Refusal> {
+        let id = self.node.map(|id| id.to_string()).unwrap_or_default();
+        let unique = id.split('-').next().filter(|part| !part.is_empty()).map(str::to_owned);
+        let parts = [Some(settings.node.to_string()), unique, target.map(ToString::to_string)];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        format!("{}:{}", settings.target_base, parts.join(".")).parse()
+    }
+
     /// What is set for the portal.
     #[must_use]
     pub fn portal_policy(&self, address: SocketAddr) -> PortalPolicy {
-        self.portals.get(&address).map(|record| record.policy).unwrap_or_default()
+        self.portals.get(&address).map(|record| record.policy.clone()).unwrap_or_default()
     }
 
     /// The spares that may take a place in the pool.

@@ -124,7 +124,7 @@ pub struct PresentationReport {
     #[serde(default)]
     pub open: bool,
     /// Where the target is reached.
-    pub portals: Vec<SocketAddr>,
+    pub portals: Vec<String>,
     /// The CHAP name that the host must prove; none when it need not.
     pub chap_user: Option<String>,
     /// The CHAP name that we prove; none when we do not.
@@ -374,7 +374,7 @@ impl PresentationReport {
             groups: record.groups.clone(),
             read_only: record.read_only,
             open: state.is_open(&record.host),
-            portals: portals.into_iter().map(|(address, _)| address).collect(),
+            portals: portals.into_iter().map(|(address, policy)| policy.for_hosts(address)).collect(),
             chap_user: host.and_then(|host| host.proof.chap.as_ref()).map(user),
             mutual_chap_user: host.and_then(|host| host.proof.mutual_chap.as_ref()).map(user),
         }

@@ -147,7 +147,7 @@ impl AccessView {
             |portal: &&Portal| portal.address.ip().is_unspecified() && portal.address.port() == reached.port();
         let portals = &self.access.portals;
         let found = portals.iter().find(is_it).or_else(|| portals.iter().find(is_wild));
-        found.map(|portal| portal.policy).unwrap_or_default()
+        found.map(|portal| portal.policy.clone()).unwrap_or_default()
     }
 
     /// The portals that `peer`, which reached us at `reached`, is told of: that one first, and every other
@@ -160,7 +160,7 @@ impl AccessView {
             portals.retain(|(_, policy)| !policy.drained);
         }
         let reached = canonical(reached);
-        portals.sort_by_key(|&(address, _)| (address != reached, address));
+        portals.sort_by_key(|(address, _)| (*address != reached, *address));
         portals.dedup();
         portals
     }
@@ -178,8 +178,12 @@ impl AccessView {
         let of = |takes: fn(&PortalPolicy) -> bool| -> Vec<Candidate> {
             let fits = |policy: &PortalPolicy| policy.tag == own.tag && takes(policy);
             let some = portals.iter().filter(|(address, policy)| fits(policy) && *address != canonical(reached));
-            some.map(|&(address, policy)| Candidate { address, weight: policy.weight, is_near: near(address.ip()) })
-                .collect()
+            some.map(|(address, policy)| Candidate {
+                address: *address,
+                weight: policy.weight,
+                is_near: near(address.ip()),
+            })
+            .collect()
         };
         let data = of(PortalPolicy::takes_sessions);
         let others = if data.is_empty() && own.drained { of(|policy| !policy.drained) } else { data };
@@ -212,11 +216,11 @@ impl AccessView {
         for portal in &self.access.portals {
             let ours = portal.address.ip().to_canonical();
             if ours.is_unspecified() || ours == reached.ip() {
-                portals.push((SocketAddr::new(reached.ip(), portal.address.port()), portal.policy));
+                portals.push((SocketAddr::new(reached.ip(), portal.address.port()), portal.policy.clone()));
             } else if self.links.missing_at(ours).is_none()
                 && (self.links.are_near(ours, reached.ip()) || self.links.are_near(ours, peer))
             {
-                portals.push((portal.address, portal.policy));
+                portals.push((portal.address, portal.policy.clone()));
             }
         }
         portals

@@ -57,8 +57,8 @@ pub struct ReservationStatus {
     pub kind: Option<ReservationType>,
     /// Who is registered.
     pub registrations: Vec<RegistrationStatus>,
-    /// Who has reserved the unit with RESERVE (6) or (10).
-    pub reserved_by: Option<InitiatorPort>,
+    /// Who has reserved the unit with RESERVE (6) or (10), and through which target.
+    pub reserved_by: Option<(InitiatorPort, String)>,
 }
 
 /// One registration, for the owner of the unit.
@@ -165,7 +165,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             persists: state.persists,
             kind: state.held.as_ref().map(|held| held.kind),
             registrations: state.registrations.iter().map(registration).collect(),
-            reserved_by: names.map(|(nexus, _)| nexus.initiator.clone()),
+            reserved_by: names.map(|(nexus, _)| (nexus.initiator.clone(), nexus.target_name.clone())),
         }
     }
 

@@ -27,13 +27,16 @@ Settings: see blockyard portal set --help.")]
     #[command(after_help = "Example:
   blockyard portal set 10.0.0.1 role=front
   blockyard portal set 10.0.1.1 role=data weight=10
+  blockyard portal set 172.17.0.2 advertise=san.example.com:13260
 
 Settings:
   role    plain: hosts stay where they log in
           front: hosts are told of it, and each session is sent to a data portal
           data:  takes sessions; hosts that reach a front portal are not told of it
   group   the target portal group tag, 1 to 65535
-  weight  its part of the sessions, against those of other data portals, 1 to 1000")]
+  weight  its part of the sessions, against those of other data portals, 1 to 1000
+  advertise  ADDRESS[:PORT] that hosts reach, where that is not where the portal listens (NAT, containers): an IPv4
+             or IPv6 address or a DNS name; told in SendTargets, redirects and iSNS; off removes it [default: off]")]
     Set {
         /// Which
         address: PortalAddress,

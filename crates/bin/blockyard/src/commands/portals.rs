@@ -121,9 +121,10 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
             policy.tag.to_string(),
             policy.weight.to_string(),
             portal.sessions.to_string(),
+            policy.advertise.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             state,
         ]
     };
-    let header = &["PORTAL", "ROLE", "GROUP", "WEIGHT", "SESSIONS", "STATE"];
+    let header = &["PORTAL", "ROLE", "GROUP", "WEIGHT", "SESSIONS", "ADVERTISED", "STATE"];
     desk.out.rows(&answer, &Rows { header, rows: portals.iter().map(row).collect() })
 }

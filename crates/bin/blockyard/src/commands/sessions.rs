@@ -94,10 +94,12 @@ fn show(desk: &Desk, id: u32) -> Result<(), Failure> {
     let facts = [
         ("host", or_dash(session.host.as_ref())),
         ("initiator", session.initiator.clone()),
+        ("ISID", session.isid.clone()),
         ("address", session.address.to_string()),
         ("portal", session.portal.to_string()),
         ("target", session.target.clone().unwrap_or_else(|| "discovery".to_owned())),
         ("LUNs", joined(&session.luns)),
+        ("reservations", reservations(&session)),
         ("proved", proof),
         ("logged in for", duration(session.connected_seconds)),
         ("commands", session.commands.to_string()),
@@ -133,6 +135,8 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
         "READ",
         "WRITTEN",
         "FOR",
+        "RESERVATIONS",
+        "ISID",
         "INITIATOR",
     ];
     desk.out.rows(&answer, &Rows { header, rows: sessions.iter().map(row).collect() })
@@ -157,8 +161,16 @@ fn row(session: &SessionReport) -> Vec<String> {
         Size::new(session.read_bytes).iec(),
         Size::new(session.written_bytes).iec(),
         duration(session.connected_seconds),
+        reservations(session),
+        session.isid.clone(),
         session.initiator.clone(),
     ]
+}
+
+/// What it is to the reservations of volumes: `holds tank/a, shares tank/b`.
+fn reservations(session: &SessionReport) -> String {
+    let all: Vec<String> = session.reservations.iter().map(|one| format!("{} {}", one.role, one.volume)).collect();
+    if all.is_empty() { "-".to_owned() } else { all.join(", ") }
 }
 
 fn connection_row(connection: &ConnectionReport) -> Vec<String> {

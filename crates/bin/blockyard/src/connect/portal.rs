@@ -1,12 +1,11 @@
 //! Portals as hosts write them.
 
 use model::ISCSI_PORT;
-use std::net::SocketAddr;
 
 /// A portal as hosts write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Portal {
-    /// An IPv6 address is in brackets.
+    /// An IP address, in brackets where it is one of IPv6, or a DNS name.
     pub address: String,
     pub port: u16,
     /// It stands for every address of this node.
@@ -20,9 +19,9 @@ impl Portal {
     }
 
     /// Those of a target.
-    pub fn all(addresses: &[SocketAddr]) -> Vec<Self> {
+    pub fn all(addresses: &[&str]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
-        for portal in addresses.iter().map(Self::of) {
+        for portal in addresses.iter().map(|address| Self::of(address)) {
             // Every address in IPv4 and every one in IPv6 are one to a host.
             if !all.contains(&portal) {
                 all.push(portal);
@@ -31,13 +30,14 @@ impl Portal {
         all
     }
 
-    fn of(address: &SocketAddr) -> Self {
-        let bare = address.ip();
-        if bare.is_unspecified() {
-            return Self { port: address.port(), ..Self::anywhere() };
+    /// One that the array names `HOST:PORT`.
+    fn of(text: &str) -> Self {
+        let (address, port) = text.rsplit_once(':').unwrap_or((text, ""));
+        let port = port.parse().unwrap_or(ISCSI_PORT);
+        if ["0.0.0.0", "[::]"].contains(&address) {
+            return Self { port, ..Self::anywhere() };
         }
-        let text = if bare.is_ipv6() { format!("[{bare}]") } else { bare.to_string() };
-        Self { address: text, port: address.port(), wildcard: false }
+        Self { address: address.to_owned(), port, wildcard: false }
     }
 
     /// `ADDRESS:PORT`.

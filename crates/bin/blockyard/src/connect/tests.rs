@@ -12,7 +12,7 @@ fn presentation(volume: &str, lun: u16, iqn: &str, portals: &[&str]) -> Presenta
         groups: Vec::new(),
         read_only: lun == 7,
         open: false,
-        portals: portals.iter().map(|portal| portal.parse().expect("an address")).collect(),
+        portals: portals.iter().map(|&portal| portal.to_owned()).collect(),
         chap_user: None,
         mutual_chap_user: None,
     }

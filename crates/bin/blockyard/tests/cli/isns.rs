@@ -74,7 +74,7 @@ fn targets_are_registered_as_long_as_they_show_something_and_the_daemon_runs() {
     assert_eq!(listed(dir, "nodes"), "");
 
     good("present v web --group 7");
-    let (target, other) = ("iqn.2026-11.io.blockyard:test\"", "tag = 7");
+    let (target, other) = ("iqn.2026-11.io.blockyard:test.", "tag = 7");
     await_that("the target is registered", || listed(dir, "nodes").contains(target));
     let groups = listed(dir, "portal-groups");
     assert!(groups.contains("127.0.0.2") && groups.contains(other), "{groups}");

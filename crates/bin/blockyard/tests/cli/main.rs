@@ -1,6 +1,7 @@
 //! The command line from outside: what it prints where, and how it ends.
 
 mod alerts;
+mod clients;
 mod config;
 mod devices;
 mod elsewhere;

@@ -151,8 +151,14 @@ fn portals_that_were_added_are_there_after_a_restart_and_go_when_they_are_remove
         node.front().await;
         node.set(data(2), &[("weight", "9")]).await;
         let node = node.restarted(1).await;
-        let told: Vec<(SocketAddr, PortalPolicy)> =
-            node.control.portal_reports().await.unwrap().iter().map(|portal| (portal.address, portal.policy)).collect();
+        let told: Vec<(SocketAddr, PortalPolicy)> = node
+            .control
+            .portal_reports()
+            .await
+            .unwrap()
+            .iter()
+            .map(|portal| (portal.address, portal.policy.clone()))
+            .collect();
         let policy = |role, weight| PortalPolicy { role, weight, ..PortalPolicy::default() };
         assert_eq!(
             told,
@@ -256,6 +262,41 @@ fn operator_says_how_volumes_are_served_through_each_portal_group() {
             let told: Vec<_> =
                 told.iter().map(|group| (group.tag, group.policy.access.as_str(), group.sessions)).collect();
             assert_eq!(told, [(1, "optimized", 0), (2, "standby", 1)]);
+        });
+    }
+}
+
+/// Whoever tells hosts where to log in names the address that they reach, not the one that a portal listens on.
+#[test]
+fn advertised_address_is_told_in_send_targets_redirects_and_presentations() {
+    for shards in [1, 2] {
+        Sim::new(8).run(async move |sim| {
+            let (node, first) = furnished(&sim, shards).await;
+            drop(first);
+            // The second data portal stands for a translator in front of the first: what is advertised leads there.
+            for number in [1, 2] {
+                let PortalSettings { settings } = settings(&[]);
+                node.control.add_portal(NewPortal { address: PortalAddress(data(number)), settings }).await.unwrap();
+            }
+            let translator = data(2).to_string();
+            node.set(data(1), &[("role", "data"), ("advertise", &translator)]).await;
+            node.set(portal(), &[("role", "front"), ("advertise", "san.example.com")]).await;
+            let (mut host, at) = Host::follow(&sim, &Login::of(OPEN, 1), portal()).await;
+            host.take_attention().await;
+            assert_eq!(at, data(2), "the redirect names the advertised address");
+            let (mut asker, _) = Host::follow(&sim, &Login { target: None, ..Login::of(OPEN, 9) }, portal()).await;
+            assert_eq!(asker.targets().await, ["san.example.com:3260,1"]);
+            let seen = node.control.presentations().first().expect("it is shown").portals.clone();
+            assert_eq!(seen, ["san.example.com:3260"]);
+            // Several portals of ours behind one address are one to hosts; IPv6 is in brackets.
+            for address in [portal(), data(1), data(2)] {
+                node.set(address, &[("role", "plain"), ("advertise", "[2001:db8::5]:13260")]).await;
+            }
+            let (mut asker, _) = Host::follow(&sim, &Login { target: None, ..Login::of(OPEN, 9) }, portal()).await;
+            assert_eq!(asker.targets().await, ["[2001:db8::5]:13260,1"]);
+            node.set(portal(), &[("advertise", "off")]).await;
+            let (mut asker, _) = Host::follow(&sim, &Login { target: None, ..Login::of(OPEN, 9) }, portal()).await;
+            assert!(asker.targets().await.contains(&format!("{},1", portal())));
         });
     }
 }

@@ -4,7 +4,7 @@ use crate::array::OPEN;
 use crate::host::{Host, Login};
 use crate::node::{MEMBERS, Node, furnished_with, name};
 use control::request::{ImportPool, NewPresentation, NewTarget, Removal};
-use model::{ReservationKind, ReservationReport, VolumeName, event};
+use model::{ReservationKind, ReservationReport, ReservationRole, SessionReport, VolumeName, event};
 use shard::World;
 use sim::{Crash, Sim};
 use std::time::Duration;
@@ -193,4 +193,44 @@ fn reserve_ends_with_its_session_and_the_report_says_whose_it_is() {
         let _successor = session(&sim, 0).await;
         assert_eq!(other.status_of(&READ, &[]).await, GOOD);
     });
+}
+
+#[test]
+fn sessions_show_their_isid_and_what_they_are_to_each_reservation() {
+    const REGISTRANTS_ONLY: u8 = 6;
+    for shards in [1, 3] {
+        Sim::new(95).run(async move |sim| {
+            let (node, _disks, mut holder) = furnished_with(&sim, shards, &[], false).await;
+            let mut sharer = session(&sim, 1).await;
+            let _stranger = session(&sim, 2).await;
+            let roles = async || -> Vec<(String, Option<ReservationRole>)> {
+                let mut sessions = node.control.sessions().await.unwrap();
+                sessions.sort_by(|one, other| one.isid.cmp(&other.isid));
+                let role = |one: &SessionReport| one.reservations.first().map(|reserved| reserved.role);
+                sessions.iter().map(|one| (one.isid.clone(), role(one))).collect()
+            };
+            let of = |roles: [Option<ReservationRole>; 3]| {
+                let isids = ["800000000000", "800000000001", "800000000002"].map(str::to_owned);
+                isids.into_iter().zip(roles).collect::<Vec<_>>()
+            };
+            assert_eq!(roles().await, of([None, None, None]));
+            assert_eq!(out(&mut sharer, REGISTER, 0, (0, 2), false).await, GOOD);
+            assert_eq!(roles().await, of([None, Some(ReservationRole::Registered), None]));
+            assert_eq!(out(&mut holder, REGISTER, 0, (0, 1), false).await, GOOD);
+            assert_eq!(out(&mut holder, RESERVE, REGISTRANTS_ONLY, (1, 0), false).await, GOOD);
+            let shared = of([Some(ReservationRole::Holder), Some(ReservationRole::Shares), None]);
+            assert_eq!(roles().await, shared);
+            let found = report(&node).await.unwrap();
+            assert_eq!(found.holder_isid.as_deref(), Some("800000000000"));
+            let sessions = node.control.sessions().await.unwrap();
+            let one = sessions.iter().find(|one| one.isid == "800000000000").expect("it is logged in");
+            let detail = node.control.session(one.id).await.unwrap().session;
+            assert_eq!((&detail.isid, &detail.reservations), (&one.isid, &one.reservations));
+            // The same host with another ISID holds nothing.
+            drop(holder);
+            let _again = session(&sim, 9).await;
+            let again = roles().await.into_iter().find(|(isid, _)| isid == "800000000009").expect("it is logged in");
+            assert_eq!(again.1, None);
+        });
+    }
 }

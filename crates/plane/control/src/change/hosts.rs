@@ -98,7 +98,7 @@ impl Control {
         let state = self.state();
         let iqn: Iqn = match request.iqn {
             Some(iqn) => iqn,
-            None => format!("{}:{}.{}", self.settings.target_base, self.settings.node, request.name).parse()?,
+            None => state.target_iqn(&self.settings, Some(&request.name))?,
         };
         let taken = |message: String| Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         if state.targets.contains_key(&request.name) {

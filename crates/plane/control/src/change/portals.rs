@@ -26,7 +26,7 @@ impl Control {
         let opened = self.engine.portal(Order::OpenPortal { address }).await?;
         let report = PortalReport { policy, ..opened };
         self.remember_portal(report.clone());
-        let record = PortalRecord { added: true, policy };
+        let record = PortalRecord { added: true, policy: report.policy.clone() };
         let kept = self.commit_access(&turn, Consent::ALL, |state| {
             state.portals.insert(report.address, record);
         });
@@ -136,7 +136,7 @@ impl Control {
         let others = self.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);
         let others: Vec<PortalPolicy> = others.map(|other| state.portal_policy(other)).collect();
         let policy = change(address, state.portal_policy(address), &others)?;
-        self.commit_access(&turn, Consent::ALL, |state| state.set_portal(address, policy)).await?;
+        self.commit_access(&turn, Consent::ALL, |state| state.set_portal(address, policy.clone())).await?;
         Ok(PortalReport { policy, ..report })
     }
 

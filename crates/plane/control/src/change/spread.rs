@@ -64,7 +64,7 @@ impl Control {
         let name = if number == 1 { DEFAULT_TARGET.to_owned() } else { format!("{DEFAULT_TARGET}-{number}") };
         let name: Name = name.parse()?;
         if !state.targets.contains_key(&name) {
-            let iqn = format!("{}:{}.{name}", self.settings.target_base, self.settings.node).parse()?;
+            let iqn = state.target_iqn(&self.settings, Some(&name))?;
             if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
                 let message = format!("target {other} has the iSCSI name {iqn}");
                 return Err(Refusal::new(code::NAME_TAKEN, message, "remove that target, or spread over fewer"));

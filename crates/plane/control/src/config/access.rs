@@ -84,7 +84,7 @@ fn targets(next: &mut State, document: &Document, settings: &Settings) -> Result
         let known = next.targets.get(name).map(|record| record.iqn.clone());
         let iqn = match entry.iqn.clone().or(known) {
             Some(iqn) => iqn,
-            None => format!("{}:{}.{name}", settings.target_base, settings.node).parse()?,
+            None => next.target_iqn(settings, Some(name))?,
         };
         next.targets.insert(name.clone(), TargetRecord { iqn });
     }

@@ -339,7 +339,7 @@ impl State {
             record.policy = then.portal_policy(*address);
         }
         let set = then.portals.iter().filter(|(_, record)| !record.added);
-        self.portals.extend(set.map(|(address, record)| (*address, *record)));
+        self.portals.extend(set.map(|(address, record)| (*address, record.clone())));
         self.portals.retain(|_, record| *record != crate::state::PortalRecord::default());
     }
 

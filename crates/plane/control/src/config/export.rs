@@ -24,7 +24,7 @@ impl Control {
         let pools = self.pools().await?;
         document.pool = pools.iter().map(|pool| (pool.name.clone(), pool_entry(pool, &state))).collect();
         document.volume = self.volumes().await?.iter().map(|v| (v.name.clone(), volume_entry(v))).collect();
-        let portal = |address| (PortalAddress(address), portal_entry(state.portal_policy(address)));
+        let portal = |address| (PortalAddress(address), portal_entry(&state.portal_policy(address)));
         document.portal = self.portals().iter().map(|known| portal(known.address)).collect();
         annex.export(&mut document);
         Ok(document)
@@ -51,7 +51,7 @@ pub(super) fn of_state(state: &State) -> Document {
         group: state.groups.iter().map(|(name, hosts)| (name.clone(), group(hosts))).collect(),
         present: state.presentations.iter().map(present_entry).collect(),
         former_lun: state.luns.of.keys().flat_map(|who| former_entries(state, who)).collect(),
-        portal: state.portals.iter().map(|(at, record)| (PortalAddress(*at), portal_entry(record.policy))).collect(),
+        portal: state.portals.iter().map(|(at, record)| (PortalAddress(*at), portal_entry(&record.policy))).collect(),
         balance: Some(state.balance),
         isns: state.isns,
         auth: Some(auth_entry(&state.auth)),
@@ -106,7 +106,7 @@ fn former_entries<'a>(state: &'a State, who: &'a Name) -> impl Iterator<Item = F
     })
 }
 
-fn portal_entry(policy: PortalPolicy) -> PortalEntry {
+fn portal_entry(policy: &PortalPolicy) -> PortalEntry {
     PortalEntry { settings: different(&policy.settings(), &PortalPolicy::default().settings()) }
 }
 

@@ -35,7 +35,7 @@ impl Control {
         let mut portals: Vec<(SocketAddr, PortalPolicy)> = open.map(|portal| (portal.address, portal.policy)).collect();
         only_fronts(&mut portals);
         let mut portals: Vec<Portal> =
-            portals.into_iter().map(|(address, policy)| Portal { address, tag: policy.tag }).collect();
+            portals.into_iter().filter_map(|(listens, policy)| portal_of(listens, &policy)).collect();
         let state = self.state();
         let targets = state.targets.iter().filter_map(|(name, record)| {
             let shown = || state.presentations.iter().filter(|shown| shown.target == *name);
@@ -48,6 +48,16 @@ impl Control {
         portals.retain(|portal| targets.iter().any(|target| target.tags.contains(&portal.tag)));
         Ok(Wanted { server, identifier: self.entity_identifier(), portals, targets })
     }
+}
+
+/// The portal as hosts reach it. One that is advertised by a DNS name has no place there: iSNS knows IP addresses alone
+/// (RFC 4171 §6.3.1).
+fn portal_of(listens: SocketAddr, policy: &PortalPolicy) -> Option<Portal> {
+    let address = match &policy.advertise {
+        Some(advertise) => advertise.socket_address(listens)?,
+        None => listens,
+    };
+    Some(Portal { address, tag: policy.tag })
 }
 
 impl Wanted {

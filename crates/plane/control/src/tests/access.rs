@@ -1,6 +1,8 @@
 //! What the data plane is told about who may see what.
 
 use super::{Array, new_host, new_presentation};
+use crate::Store;
+use crate::fake::Fake;
 use crate::request::{
     NewBackend, NewChap, NewHost, NewPresentation, NewTarget, NewVolume, Removal, SecretText, Unpresent,
 };
@@ -69,4 +71,35 @@ async fn access_snapshot_says_what_the_state_says() {
 
     control.remove_host(&"web".parse().expect("a name"), Removal::default()).await.expect("removed");
     assert!(array.access().hosts.iter().all(|host| host.name.as_str() != "web"));
+}
+
+#[tokio::test]
+async fn target_names_of_machines_with_one_name_differ_and_a_name_that_is_there_stays() {
+    let name_of = async |dir: &std::path::Path| {
+        let control = super::boot(dir, Fake::default()).await;
+        let fast = NewTarget { name: "fast".parse().expect("a name"), iqn: None };
+        // It is there after the first start.
+        let _ = control.add_target(fast).await;
+        control.targets().into_iter().map(|target| target.iqn.to_string()).collect::<Vec<_>>()
+    };
+    let identify = |dir: &std::path::Path| {
+        let store = Store::open(&dir.join("state")).expect("a store");
+        store.identity(&"node1".parse().expect("a name")).expect("an identity").id.to_string()
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..2 {
+        let dir = tempfile::tempdir().expect("a folder");
+        let id = identify(dir.path());
+        let unique = id.split('-').next().expect("a UUID");
+        let names = name_of(dir.path()).await;
+        let base = format!("iqn.2026-11.io.blockyard:node1.{unique}");
+        assert_eq!(names, [base.clone(), format!("{base}.fast")]);
+        assert_eq!(name_of(dir.path()).await, names, "a restart changes nothing");
+        assert!(seen.insert(names), "two machines of one name");
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let before = name_of(dir.path()).await;
+    assert_eq!(before[0], "iqn.2026-11.io.blockyard:node1", "as it was made once");
+    identify(dir.path());
+    assert_eq!(name_of(dir.path()).await, before);
 }

@@ -2,13 +2,15 @@
 
 use super::Conductor;
 use crate::access::AccessView;
-use crate::registry::Entry;
+use crate::registry::{Entry, NexusName};
+use crate::session::isid_text;
 use crate::unit;
 use model::{
     Activity, ConnectionState, EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionActivity,
-    SessionKind, SessionReport,
+    SessionKind, SessionReport, SessionReservation,
 };
 use shard::World;
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl<W: World> Conductor<W> {
@@ -33,7 +35,7 @@ impl<W: World> Conductor<W> {
             }
             Order::Activity => Report::Activity(self.activity().await),
             Order::Tasks => Report::Tasks(self.task_reports().await),
-            Order::Sessions => Report::Sessions(self.session_reports()),
+            Order::Sessions => Report::Sessions(self.session_reports().await),
             Order::Session { id } => Report::Session(Box::new(self.session_detail(*id).await?)),
             Order::EndSession { id, now } => Report::SessionEnd(self.end_session(*id, *now).await?),
             Order::EndConnection { id, cid } => {
@@ -78,10 +80,23 @@ impl<W: World> Conductor<W> {
         }
     }
 
-    fn session_reports(&self) -> Vec<SessionReport> {
+    async fn session_reports(&self) -> Vec<SessionReport> {
+        let roles = self.reservation_roles().await;
         let view = self.seat.access.borrow().clone();
         let now = self.seat.world.now();
-        self.seat.registry.sessions().iter().map(|(_, entry)| session_report(entry, &view, now)).collect()
+        self.seat.registry.sessions().iter().map(|(_, entry)| session_report(entry, &view, &roles, now)).collect()
+    }
+
+    /// What each session is to the reservations of volumes.
+    pub(super) async fn reservation_roles(&self) -> ReservationRoles {
+        let mut roles = ReservationRoles::new();
+        for home in 0..self.seat.limits.shards {
+            let here = self.seat.call(home, move |seat| async move { unit::roles(&seat) }).await;
+            for (nexus, role) in here.unwrap_or_default() {
+                roles.entry(nexus).or_default().push(role);
+            }
+        }
+        roles
     }
 
     async fn activity(&self) -> Activity {
@@ -126,6 +141,9 @@ impl<W: World> Conductor<W> {
     }
 }
 
+/// What sessions are to the reservations of volumes.
+pub(super) type ReservationRoles = BTreeMap<NexusName, Vec<SessionReservation>>;
+
 fn session_activity(entry: &Entry) -> SessionActivity {
     SessionActivity {
         id: u32::from(entry.tsih),
@@ -140,7 +158,12 @@ fn session_activity(entry: &Entry) -> SessionActivity {
     }
 }
 
-pub(super) fn session_report(entry: &Entry, view: &AccessView, now: shard::Time) -> SessionReport {
+pub(super) fn session_report(
+    entry: &Entry,
+    view: &AccessView,
+    roles: &ReservationRoles,
+    now: shard::Time,
+) -> SessionReport {
     let target = Some(entry.nexus.target.clone()).filter(|name| !name.is_empty());
     let host = view.host(&entry.host);
     let luns = match (target.as_deref().and_then(|name| view.target_of(name)), host) {
@@ -154,11 +177,13 @@ pub(super) fn session_report(entry: &Entry, view: &AccessView, now: shard::Time)
         id: u32::from(entry.tsih),
         kind: if target.is_some() { SessionKind::Normal } else { SessionKind::Discovery },
         initiator: entry.nexus.initiator.clone(),
+        isid: isid_text(entry.nexus.isid),
         host: host.map(|host| host.name.clone()),
         address: entry.peer,
         portal: entry.portal,
         target,
         luns,
+        reservations: roles.get(&entry.nexus).cloned().unwrap_or_default(),
         header_digest: first.is_some_and(|connection| connection.header_digest),
         data_digest: first.is_some_and(|connection| connection.data_digest),
         authentication: proven.map_or_else(|| "none".to_owned(), |proven| format!("CHAP {}", proven.algorithm)),

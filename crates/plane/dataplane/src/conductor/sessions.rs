@@ -33,9 +33,10 @@ impl<W: World> Conductor<W> {
                 Either::Left((window, _)) => window,
                 Either::Right(_) => None,
             };
+        let roles = self.reservation_roles().await;
         let (view, now) = (self.seat.access.borrow().clone(), self.seat.world.now());
         Ok(SessionDetail {
-            session: questions::session_report(&entry, &view, now),
+            session: questions::session_report(&entry, &view, &roles, now),
             window,
             latencies: entry.counters.latencies.report(),
         })

@@ -11,6 +11,7 @@ use iscsi::target::SendTargets;
 use iscsi::{Grant, LoginQuestion, LoginStatus, Negotiated, NoSession, SessionType};
 use model::{Chap, ChapAlgorithm, Demand, Proof, RefusedWhy};
 use shard::World;
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::rc::Rc;
 
@@ -119,7 +120,7 @@ where
         let chosen = self.seat.registry.choose(&nexus, &candidates, view.access.balance, self.seat.world.now());
         let Some(portal) = chosen else { return self.admit() };
         tracing::info!(peer = %self.ends.peer, initiator = nexus.initiator, %portal, "sent to another portal");
-        Err(NoSession::Elsewhere(portal.to_string()))
+        Err(NoSession::Elsewhere(view.policy_at(portal).for_hosts(portal)))
     }
 
     fn admit(&mut self) -> Result<Tsih, NoSession> {
@@ -158,7 +159,10 @@ where
             .map(|target| {
                 let shows = |tag| view.shows(target, host, tag);
                 let portals = portals.iter().filter(|(_, policy)| shows(policy.tag));
-                let portals = portals.map(|&(address, policy)| (address, policy.tag)).collect();
+                let mut portals: Vec<_> = portals.map(|(at, policy)| (policy.for_hosts(*at), policy.tag)).collect();
+                // Several addresses of ours may be one to hosts.
+                let mut told = BTreeSet::new();
+                portals.retain(|portal| told.insert(portal.clone()));
                 TargetRecord { name: target.iqn.as_str().to_owned(), portals }
             })
             .collect()

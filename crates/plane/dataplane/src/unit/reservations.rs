@@ -2,13 +2,15 @@
 
 use super::{Unit, reports};
 use crate::array::{Disk, Group};
+use crate::registry::NexusName;
 use crate::seat::Seat;
 use model::{
-    Refusal, RegistrationReport, ReservationKind, ReservationReport, Subject, SubjectKind, VolumeId, VolumeName,
-    VolumeReport, code, event,
+    Refusal, RegistrationReport, ReservationKind, ReservationReport, ReservationRole, SessionReservation, Subject,
+    SubjectKind, VolumeId, VolumeName, VolumeReport, code, event,
 };
 use scsi::{
-    Cdb, Keeper, Keeping, NexusId, NotKept, RegistrationStatus, ReservationStatus, ReservationType, TargetPort,
+    Cdb, InitiatorPort, Keeper, Keeping, NexusId, NotKept, RegistrationStatus, ReservationStatus, ReservationType,
+    TargetPort,
 };
 use shard::World;
 use std::rc::{Rc, Weak};
@@ -125,10 +127,14 @@ impl<W: World> Unit<W> {
         }
         let holder = registrations.iter().find(|registration| registration.is_holder);
         let holder = holder.filter(|_| !kind.is_some_and(ReservationType::is_held_by_all));
-        let holder = holder.map(|registration| &registration.initiator).or(reserved_by.as_ref());
+        let holder_isid = holder.map(|registration| isid_of(&registration.initiator));
+        let holder_isid = holder_isid.or(reserved_by.as_ref().map(|(initiator, _)| isid_of(initiator)));
+        let holder =
+            holder.map(|registration| &registration.initiator).or(reserved_by.as_ref().map(|(initiator, _)| initiator));
         Some(Box::new(ReservationReport {
             kind: kind.map(kind_of).or(reserved_by.as_ref().map(|_| ReservationKind::Reserve)),
             holder: holder.map(|initiator| initiator.name.clone()),
+            holder_isid,
             persists,
             generation,
             registered: u32::try_from(registrations.len()).unwrap_or(u32::MAX),
@@ -137,15 +143,44 @@ impl<W: World> Unit<W> {
     }
 }
 
+/// What each nexus is to the reservations of the volumes that are at home here.
+pub fn roles<W: World>(seat: &Seat<W>) -> Vec<(NexusName, SessionReservation)> {
+    let of_unit = |unit: &Rc<Unit<W>>| {
+        let ReservationStatus { kind, registrations, reserved_by, .. } = unit.logical_unit.reservations();
+        let shared = kind.is_some_and(|kind| kind_of(kind).is_shared_by_registrants());
+        let volume = unit.name.clone();
+        let registered = registrations.into_iter().map(move |one| {
+            let role = match (one.is_holder, shared) {
+                (true, _) => ReservationRole::Holder,
+                (false, true) => ReservationRole::Shares,
+                (false, false) => ReservationRole::Registered,
+            };
+            let nexus = NexusName { initiator: one.initiator.name, isid: one.initiator.isid, target: one.target_name };
+            (nexus, SessionReservation { volume: volume.clone(), role })
+        });
+        let volume = unit.name.clone();
+        let reserved = reserved_by.map(move |(initiator, target)| {
+            let nexus = NexusName { initiator: initiator.name, isid: initiator.isid, target };
+            (nexus, SessionReservation { volume, role: ReservationRole::Holder })
+        });
+        registered.chain(reserved).collect::<Vec<_>>()
+    };
+    seat.units.borrow().values().flat_map(of_unit).collect()
+}
+
 fn registration_report(registration: RegistrationStatus) -> RegistrationReport {
     let RegistrationStatus { initiator, target_name, key, is_holder } = registration;
     RegistrationReport {
-        isid: initiator.isid.iter().map(|byte| format!("{byte:02x}")).collect(),
+        isid: isid_of(&initiator),
         initiator: initiator.name,
         target: target_name,
         key: format!("{key:016x}"),
         holder: is_holder,
     }
+}
+
+fn isid_of(initiator: &InitiatorPort) -> String {
+    crate::session::isid_text(initiator.isid)
 }
 
 fn kind_of(kind: ReservationType) -> ReservationKind {

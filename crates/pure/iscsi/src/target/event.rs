@@ -9,7 +9,6 @@ use block::{Rope, View};
 use shard::Time;
 use smallvec::SmallVec;
 use std::any::Any;
-use std::net::SocketAddr;
 
 /// The bytes of a command descriptor block: 16, or more when an additional header carries the rest.
 pub type Cdb = SmallVec<[u8; 16]>;
@@ -105,8 +104,8 @@ pub enum SendTargets {
 pub struct TargetRecord {
     /// The target's iSCSI name.
     pub name: String,
-    /// Where it can be reached, each with its portal group tag.
-    pub portals: Vec<(SocketAddr, u16)>,
+    /// Where it can be reached, `HOST:PORT`, each with its portal group tag.
+    pub portals: Vec<(String, u16)>,
 }
 
 /// How a command ended.

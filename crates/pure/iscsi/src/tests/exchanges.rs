@@ -54,7 +54,7 @@ fn targets_are_named_over_as_many_pdus_as_it_takes() {
     };
     let target = |n: u32| TargetRecord {
         name: format!("iqn.2026-01.test:disk-{n}"),
-        portals: vec![("10.0.0.1:3260".parse().unwrap(), 1), ("[::1]:3261".parse().unwrap(), 2)],
+        portals: vec![("10.0.0.1:3260".to_owned(), 1), ("[::1]:3261".to_owned(), 2)],
     };
     let targets: Vec<_> = (0..10).map(target).collect();
     rig.target.respond_targets(task, &targets);

@@ -107,7 +107,7 @@ impl Pair {
                     self.target.respond_task_management(request.task, TaskFunctionOutcome::Complete);
                 }
                 target::Event::SendTargets { task, .. } => {
-                    let portals = vec![("127.0.0.1:3260".parse().unwrap(), 1)];
+                    let portals = vec![("127.0.0.1:3260".to_owned(), 1)];
                     let record = TargetRecord { name: "iqn.2026-01.test:disk".to_owned(), portals };
                     self.target.respond_targets(task, &[record]);
                 }

@@ -6,6 +6,13 @@ use crate::failure::Failure;
 use crate::output::{Rows, put};
 use model::{Refusal, RegistrationReport, ReservationKind, ReservationReport, VolumeName, VolumeReport, code};
 
+/// Why a host can be kept out by a reservation of its own.
+const BOUND_TO_THE_ISID: &str = "
+Reservations and registrations belong to an initiator name, an ISID and a target. A session with another ISID is another
+initiator port to SCSI: it holds nothing. open-iscsi may log in with another ISID after a restart or when sessions are added,
+and then finds its own disk reserved. Compare with the ISIDs of blockyard session list; register the new session, or clear
+what nobody holds any more with --clear.";
+
 /// Who has reserved the volume, and who is registered: a line, and a table.
 pub fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/volumes/{name}"), "volume")?;
@@ -25,10 +32,10 @@ pub fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let header = &["KEY", "HOLDER", "INITIATOR", "ISID", "TARGET"];
     desk.out.rows(&answer, &Rows { header, rows: reservation.registrations.iter().map(row).collect() })?;
     let shown = reservation.registrations.len();
-    match usize::try_from(reservation.registered).unwrap_or(usize::MAX) - shown {
-        0 => Ok(()),
-        more => desk.out.said(&format!("and {more} more")),
+    if let more @ 1.. = usize::try_from(reservation.registered).unwrap_or(usize::MAX) - shown {
+        desk.out.said(&format!("and {more} more"))?;
     }
+    desk.out.said(BOUND_TO_THE_ISID)
 }
 
 /// Everything that hosts have reserved of the volume is taken back.
@@ -45,7 +52,8 @@ pub fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Failure> {
 /// The reservation in a few words.
 pub fn sentence(reservation: &ReservationReport) -> String {
     let kind = reservation.kind.map_or("not reserved", ReservationKind::as_str);
-    let holder = reservation.holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}"));
+    let isid = reservation.holder_isid.as_ref().map_or(String::new(), |isid| format!(" (ISID {isid})"));
+    let holder = reservation.holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}{isid}"));
     let persists = if reservation.persists { ", survives power loss" } else { "" };
     format!("{kind}{holder}; {} registered{persists}", reservation.registered)
 }

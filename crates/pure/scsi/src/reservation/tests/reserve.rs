@@ -20,7 +20,7 @@ fn reserve_keeps_everybody_else_out_until_its_holder_releases_it() {
         done(&run(&unit, HOST, &MODE_SENSE, &[]));
         conflicts(&run(&unit, OTHER, &MODE_SENSE, &[]));
         conflicts(&run(&unit, OTHER, &[0; 6], &[]));
-        assert_eq!(unit.reservations().reserved_by, Some(initiator(1)));
+        assert_eq!(unit.reservations().reserved_by, Some((initiator(1), port(1).target_name.clone())));
         done(&run(&unit, HOST, release, &[]));
         done(&run(&unit, OTHER, reserve, &[]));
         conflicts(&run(&unit, HOST, &MODE_SENSE, &[]));
