@@ -175,9 +175,14 @@ pub enum Command {
     #[command(after_help = "Example:
   blockyard doctor
   blockyard doctor --quiet && echo nothing to do
+  blockyard doctor --discover 10.0.0.5 --discover san2.example.com:3260
 
 Nothing is changed. Exit code 1 when something is bad.")]
-    Doctor,
+    Doctor {
+        /// Look for target names of this array at another array's portal, by discovery; may be repeated
+        #[arg(long, value_name = "HOST[:PORT]")]
+        discover: Vec<String>,
+    },
     /// The system below the array, as fast as it can be: show, apply, revert, host
     #[command(subcommand, after_help = "Example:\n  blockyard tune show")]
     Tune(TuneCommand),

@@ -78,7 +78,7 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
         Command::Log { limit } => log::run(&desk, limit),
         Command::Support(command) => support::run(&desk, command),
         Command::Debug(command) => debug::run(&desk, &command),
-        Command::Doctor => doctor::run(&desk),
+        Command::Doctor { discover } => doctor::run(&desk, &discover),
         Command::Tune(command) => tune::run(&desk, &command),
         Command::Web(command) => web::run(&desk, command),
         Command::User(command) => users::run(&desk, command),

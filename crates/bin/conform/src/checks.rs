@@ -11,6 +11,8 @@ mod reservations;
 mod resets;
 mod writes;
 
+pub(crate) use requests::text;
+
 use crate::{Aim, Found};
 
 /// One rule, tried.

@@ -6,6 +6,7 @@
 
 mod aim;
 mod checks;
+mod discover;
 mod knock;
 pub mod ready;
 mod session;
@@ -14,6 +15,7 @@ mod wire;
 
 pub use aim::{Aim, AimError};
 pub use checks::{CHECKS, Check};
+pub use discover::{Discovered, NotDiscovered, discover};
 pub use knock::{Shut, knock};
 
 /// What a check came to.

@@ -2,6 +2,7 @@
 
 mod array;
 mod machine;
+mod names;
 
 use super::Desk;
 use crate::failure::Failure;
@@ -10,22 +11,22 @@ use model::{Finding, Grade};
 
 /// What is found, as JSON; why not, where nothing can be looked at.
 pub fn told(desk: &Desk) -> String {
-    match look(desk) {
+    match look(desk, &[]) {
         Ok(findings) => format!("{:#}\n", serde_json::json!({ "schema": 1, "findings": findings })),
         Err(failure) => format!("{failure:?}\n"),
     }
 }
 
-fn look(desk: &Desk) -> Result<Vec<Finding>, Failure> {
-    let mut findings = array::look(desk)?;
+fn look(desk: &Desk, discover: &[String]) -> Result<Vec<Finding>, Failure> {
+    let mut findings = array::look(desk, discover)?;
     findings.extend(machine::look(desk.client.pid()));
     findings.sort_by_key(|finding| std::cmp::Reverse(finding.grade));
     Ok(findings)
 }
 
 /// Everything was looked at, and printed; a failure when something is bad.
-pub fn run(desk: &Desk) -> Result<(), Failure> {
-    let findings = look(desk)?;
+pub fn run(desk: &Desk, discover: &[String]) -> Result<(), Failure> {
+    let findings = look(desk, discover)?;
     if desk.out.is_json() {
         let whole = serde_json::json!({ "schema": 1, "findings": findings });
         put(&format!("{whole:#}\n"))?;

@@ -21,7 +21,8 @@ pub(super) fn ping_unanswered(aim: &Aim) -> Found {
 }
 
 /// What a text request is answered.
-fn text(session: &mut Session, asked: &str) -> Found<String> {
+/// What a text request is answered.
+pub(crate) fn text(session: &mut Session, asked: &str) -> Found<String> {
     let tag = session.next_tag();
     exchange(session, tag, TargetTransferTag::RESERVED, true, asked).map(|(_, told)| told)
 }

@@ -1,6 +1,7 @@
 //! What the daemon finds, and what only whoever asks can see of it: its version beside ours, and whether its portals can be reached.
 
 use super::super::Desk;
+use super::names;
 use crate::failure::Failure;
 use model::{Finding, PortalReport, PortalState, StatusReport};
 use std::net::{SocketAddr, TcpStream};
@@ -10,7 +11,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What can be asked of the daemon, and seen of it from here.
-pub(super) fn look(desk: &Desk) -> Result<Vec<Finding>, Failure> {
+pub(super) fn look(desk: &Desk, discover: &[String]) -> Result<Vec<Finding>, Failure> {
     let client = &desk.client;
     let status: StatusReport = client.get("/status", "status")?.decode()?;
     let portals: Vec<PortalReport> = client.get("/portals", "portals")?.decode()?;
@@ -19,6 +20,7 @@ pub(super) fn look(desk: &Desk) -> Result<Vec<Finding>, Failure> {
     findings.extend(found);
     findings
         .extend(portals.iter().filter(|portal| portal.state == PortalState::Open).map(|portal| reach(portal.address)));
+    findings.extend(names::look(desk, &portals, discover)?);
     Ok(findings)
 }
 

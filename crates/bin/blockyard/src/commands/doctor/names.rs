@@ -1,0 +1,86 @@
+//! Target names that another array has, too: hosts take two targets of one name for one, and their disks for paths to one.
+
+use super::super::Desk;
+use crate::failure::Failure;
+use conform::{Discovered, discover};
+use control::TargetReport;
+use iscsi::IscsiName;
+use model::{Finding, PortalReport};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// Who asks: an array that knows its hosts names its targets to those alone.
+const INITIATOR: &str = "iqn.2026-11.io.blockyard:doctor";
+
+/// What discovery at each of `portals` says of our names; `ours` are the portals of this array.
+pub(super) fn look(desk: &Desk, ours: &[PortalReport], portals: &[String]) -> Result<Vec<Finding>, Failure> {
+    if portals.is_empty() {
+        return Ok(Vec::new());
+    }
+    let targets: Vec<TargetReport> = desk.client.get("/targets", "targets")?.decode()?;
+    let names: BTreeSet<&str> = targets.iter().map(|target| target.iqn.as_str()).collect();
+    let own = Own::of(ours);
+    let initiator = IscsiName::parse(INITIATOR).expect("our own name is a name");
+    Ok(portals.iter().flat_map(|portal| at(portal, &initiator, &names, &own)).collect())
+}
+
+/// The addresses that lead to this array.
+struct Own {
+    portals: BTreeSet<String>,
+    /// Of this machine, for portals that listen on every address.
+    machine: BTreeSet<(IpAddr, u16)>,
+}
+
+impl Own {
+    fn of(portals: &[PortalReport]) -> Self {
+        let listens = portals.iter().map(|portal| portal.address.to_string());
+        let told = portals.iter().map(|portal| portal.policy.for_hosts(portal.address));
+        let everywhere = portals.iter().map(|portal| portal.address).filter(|at| at.ip().is_unspecified());
+        let local = uring::addresses().unwrap_or_default();
+        let machine = everywhere.flat_map(|at| local.iter().map(move |local| (local.address, at.port())));
+        Self { portals: listens.chain(told).collect(), machine: machine.collect() }
+    }
+
+    fn has(&self, address: &str) -> bool {
+        let is_local = |(ip, port): &(IpAddr, u16)| std::net::SocketAddr::new(*ip, *port).to_string() == address;
+        self.portals.contains(address) || self.machine.iter().any(is_local)
+    }
+}
+
+fn at(portal: &str, initiator: &IscsiName, names: &BTreeSet<&str>, own: &Own) -> Vec<Finding> {
+    let subject = format!("portal {portal}");
+    let portal = if portal.parse::<IpAddr>().is_ok() || !portal.contains(':') {
+        format!("{portal}:{}", model::ISCSI_PORT)
+    } else {
+        portal.to_owned()
+    };
+    let found = match discover(&portal, initiator) {
+        Ok(found) => found,
+        Err(why) => {
+            let fix = format!("look whether it is a portal, and whether it lets {INITIATOR} discover");
+            return vec![Finding::warning(subject, format!("discovery found nothing: {why}"), fix)];
+        }
+    };
+    let twice = duplicates(&portal, &found, names, own);
+    if twice.is_empty() {
+        return vec![Finding::good(subject, format!("names {} targets, none of them by a name of ours", found.len()))];
+    }
+    let finding = |(name, at): (String, String)| {
+        let sentence = format!("is also the name of a target at {at}. Hosts take both for one and corrupt data");
+        let fix = "add a target with another name here (blockyard target add), present the volumes by it, and remove this one";
+        Finding::bad(format!("target {name}"), sentence, fix)
+    };
+    twice.into_iter().map(finding).collect()
+}
+
+/// Our names that are served elsewhere, and where.
+fn duplicates(portal: &str, found: &[Discovered], names: &BTreeSet<&str>, own: &Own) -> Vec<(String, String)> {
+    let is_ours = |target: &&Discovered| names.contains(target.name.to_ascii_lowercase().as_str());
+    let elsewhere = |target: &Discovered| {
+        let told = target.addresses.iter().find(|address| !own.has(address)).cloned();
+        // A portal that names no address is meant itself (RFC 7143 §13.8).
+        let asked = (target.addresses.is_empty() && !own.has(portal)).then(|| portal.to_owned());
+        told.or(asked).map(|at| (target.name.clone(), at))
+    };
+    found.iter().filter(is_ours).filter_map(elsewhere).collect()
+}
