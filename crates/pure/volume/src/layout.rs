@@ -17,7 +17,7 @@ pub(crate) const HEAD_LABELS: [u64; 2] = [0, MIB_BLOCKS / 2];
 pub(crate) const OWNER_PLACES: Extent = Extent { start: Lba(MIB_BLOCKS), len: Blocks(4) };
 /// Where each catalog slot begins: generation `n` goes into slot `n % 2`.
 pub(crate) const SLOT_STARTS: [u64; 2] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS];
-/// Where each copy of the node's state begins: version `n` goes into place `n % 2`.
+/// Where each copy of the node's state begins.
 pub(crate) const STATE_PLACES: [u64; 2] = [10 * MIB_BLOCKS, 13 * MIB_BLOCKS];
 /// How long the place of a copy is.
 pub(crate) const STATE_PLACE_BLOCKS: u64 = 3 * MIB_BLOCKS;

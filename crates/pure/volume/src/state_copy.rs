@@ -78,7 +78,7 @@ fn parse(place: &[u8]) -> Option<StateCopy> {
 pub(crate) async fn write<D: BlockDevice>(
     disk: &D,
     (pool, id): (Uuid, Uuid),
-    number: u64,
+    (place, number): (usize, u64),
     bytes: &[u8],
 ) -> Result<(), IoError> {
     assert!(bytes.len() <= STATE_COPY_BYTES_MAX, "the caller admits only what fits");
@@ -93,8 +93,7 @@ pub(crate) async fn write<D: BlockDevice>(
     let mut data = Buf::zeroed(BLOCK + bytes.len().next_multiple_of(BLOCK));
     data.part_mut(0..BLOCK).copy_from_slice(&seal(&wire, CHECKSUM_AT));
     data.part_mut(BLOCK..BLOCK + bytes.len()).copy_from_slice(bytes);
-    let place = STATE_PLACES[usize::from(number % 2 == 1)];
-    let written = disk.write(Lba(place), data.freeze()).await?;
+    let written = disk.write(Lba(STATE_PLACES[place]), data.freeze()).await?;
     let _: Stable = disk.flush(written).await?;
     Ok(())
 }

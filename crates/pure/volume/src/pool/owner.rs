@@ -21,6 +21,8 @@ pub(crate) struct Claim {
     beat: Cell<u64>,
     /// The beat of the last mark that each disk has taken.
     written: RefCell<BTreeMap<Uuid, u64>>,
+    /// Copies of the node's state that were written: they go to two places in turn, whatever their versions are.
+    copies: Cell<usize>,
 }
 
 /// A disk that a beat is under way to.
@@ -160,11 +162,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if self.fenced_by().is_some() {
             return 0;
         }
-        let pool = self.id();
+        let (pool, place) = (self.id(), self.shared.claim.copies.get() % 2);
+        self.shared.claim.copies.set(place + 1);
         let mut kept = 0;
         for (id, disk, _) in self.taking_part() {
             // One at a time: a write that goes wrong on all of them leaves the copy before on each.
-            kept += usize::from(state_copy::write(&*disk, (pool, id), number, bytes).await.is_ok());
+            kept += usize::from(state_copy::write(&*disk, (pool, id), (place, number), bytes).await.is_ok());
         }
         kept
     }

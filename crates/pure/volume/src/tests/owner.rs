@@ -314,7 +314,8 @@ fn owner_survives_a_power_cut_at_any_instant() {
 #[test]
 fn copies_of_the_state_are_kept_in_two_places_of_each_member_and_a_damaged_one_is_none() {
     let (world, opened) = owned();
-    for number in 1..=3 {
+    // Several changes go into one copy, so versions need not alternate.
+    for number in [2, 4, 6] {
         assert_eq!(block_on(opened.pool.keep_state_copy(number, format!("state {number}").as_bytes())), 4);
     }
     let area = || {
@@ -324,13 +325,12 @@ fn copies_of_the_state_are_kept_in_two_places_of_each_member_and_a_damaged_one_i
     let whole = area();
     let copies = crate::state_copies(&whole);
     let said: Vec<_> = copies.iter().map(|copy| (copy.number, copy.bytes.as_slice(), copy.disk)).collect();
-    assert_eq!(said, [(3, b"state 3".as_slice(), disk_id(2)), (2, b"state 2", disk_id(2))]);
-    let latest = crate::STATE_COPIES_BYTES / 2;
-    for bit in (latest * 8..(latest + 80) * 8).chain((latest + 4096) * 8..(latest + 4096 + 7) * 8) {
+    assert_eq!(said, [(6, b"state 6".as_slice(), disk_id(2)), (4, b"state 4", disk_id(2))]);
+    for bit in (0..64 * 8).chain(4096 * 8..(4096 + 7) * 8) {
         let mut changed = whole.clone();
         changed[bit / 8] ^= 1 << (bit % 8);
         let left: Vec<u64> = crate::state_copies(&changed).iter().map(|copy| copy.number).collect();
-        assert_eq!(left, [2], "bit {bit}");
+        assert_eq!(left, [4], "bit {bit}");
     }
     assert_eq!(crate::state_copies(&whole[..5000]).len(), 1);
     assert_eq!(crate::state_copies(&[]), []);
