@@ -123,7 +123,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 self.checkpoint().await?;
             }
             let data = self.emit(&mut records, part);
-            self.meta.prepare_log(self.log.borrow().sequence + blocks).await?;
+            // Changes are made meanwhile, so the log is not borrowed while this waits.
+            let next = self.log.borrow().sequence + blocks;
+            self.meta.prepare_log(next).await?;
             let sequence = {
                 let mut log = self.log.borrow_mut();
                 let sequence = log.sequence;

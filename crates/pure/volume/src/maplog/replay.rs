@@ -71,8 +71,8 @@ pub(crate) fn remains(slots: &[LogSlot], from: u64, serial: u64, life: u32) -> R
     let end = blocks.iter().map(|block| block.sequence + 1).max().unwrap_or(from).max(from);
     blocks.retain(|block| block.sequence >= from);
     blocks.sort_by_key(|block| block.sequence);
-    let mut found = Remains::default();
-    found.replay = Replay { sequence: from, serial, life, records: Vec::new() };
+    let replay = Replay { sequence: from, serial, life, records: Vec::new() };
+    let mut found = Remains { replay, ..Remains::default() };
     for block in blocks {
         if block.life < found.replay.life {
             continue;
