@@ -76,7 +76,7 @@ async fn api_walks_from_disks_to_a_presentation() {
     let served = Served::new().await;
     for n in 0..4 {
         let disk =
-            json!({"path": served.dir.path().join(format!("d{n}.img")), "name": format!("d{n}"), "create": "32MiB"});
+            json!({"path": served.dir.path().join(format!("d{n}.img")), "name": format!("d{n}"), "create": "64MiB"});
         let (status, body) = served.json(Method::POST, "/api/v1/disks", disk).await;
         assert_eq!((status, &body["disk"]["state"]), (StatusCode::CREATED, &json!("free")), "{body}");
     }

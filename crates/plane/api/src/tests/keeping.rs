@@ -74,7 +74,7 @@ async fn tag_stays_while_only_counters_move() {
     let served = Served::new().await;
     for n in 0..2 {
         let disk =
-            json!({"path": served.dir.path().join(format!("d{n}.img")), "name": format!("d{n}"), "create": "32MiB"});
+            json!({"path": served.dir.path().join(format!("d{n}.img")), "name": format!("d{n}"), "create": "64MiB"});
         assert_eq!(served.with(Method::POST, "/disks", NONE, disk).await.0, StatusCode::CREATED);
     }
     let pool = json!({"name": "tank", "groups": [{"level": "raid1", "disks": ["d0", "d1"]}]});

@@ -11,7 +11,7 @@ impl Served {
     async fn furnish(&self) {
         for n in 0..4 {
             let path = self.dir.path().join(format!("d{n}.img"));
-            let disk = json!({"path": path, "name": format!("d{n}"), "create": "32MiB"});
+            let disk = json!({"path": path, "name": format!("d{n}"), "create": "64MiB"});
             assert_eq!(self.json(Method::POST, "/api/v1/disks", disk).await.0, StatusCode::CREATED);
         }
         let pool = json!({"name": "tank", "groups": [{"level": "raid6", "disks": ["d0", "d1", "d2", "d3"]}]});

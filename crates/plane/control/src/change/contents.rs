@@ -65,7 +65,8 @@ impl Control {
             let count = device.parts.len();
             found.extend((count > 0).then(|| format!("{count} partitions")));
         }
-        let recognised = recognised(path).await;
+        // Nothing was ever written to a file that has no blocks.
+        let recognised = if Medium::is_hole(path) { Vec::new() } else { recognised(path).await };
         if !recognised.is_empty() {
             // A name is better than that there is something.
             found.remove(UNKNOWN_DATA);

@@ -34,6 +34,11 @@ impl Medium {
         meta.file_type().is_block_device().then_some(Self::Device(meta.rdev()))
     }
 
+    /// True for a regular file without a block of data, such as one that was just made.
+    pub fn is_hole(path: impl AsRef<Path>) -> bool {
+        fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.blocks() == 0)
+    }
+
     fn of_file(meta: &fs::Metadata) -> Self {
         Self::File { file_system: meta.dev(), inode: meta.ino() }
     }

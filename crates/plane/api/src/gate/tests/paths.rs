@@ -9,7 +9,7 @@ async fn path_that_is_not_offered_takes_an_admin() {
     node.user("anna", Role::Admin).await;
     let (olga, anna) = (node.browser_of("olga").await, node.browser_of("anna").await);
     let file = node.dir.path().join("secret.img");
-    std::fs::write(&file, vec![0; 1 << 20]).expect("writes");
+    std::fs::write(&file, vec![0; 64 << 20]).expect("writes");
     let before = std::fs::metadata(&file).expect("is there").modified().expect("a time");
     let path = file.to_str().expect("text");
     let made = node.dir.path().join("new.img");
