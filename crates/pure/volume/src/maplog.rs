@@ -204,4 +204,4 @@ impl Wire {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

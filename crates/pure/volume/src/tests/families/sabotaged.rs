@@ -33,11 +33,9 @@ fn finder(mistake: Sabotage) -> Find {
         Sabotage::KeepOldKey => super::encrypted::old_key_is_nowhere,
         Sabotage::SplitAtomic => || super::atomic::whole_after_cuts(1),
         Sabotage::KeepNoReserve => full_to_the_last_page,
+        // Two copies of each block, written apart, leave it to so few cuts of a life that the state is made by hand.
+        Sabotage::BelieveOldLives => crate::maplog::tests::interrupted_commit_is_left_behind,
         // Of these a few states tell, so every event is cut.
-        Sabotage::BelieveOldLives => || {
-            let (base, script) = whole_life(true);
-            told(check_some(&script, &base, 2, 24, 1).wrong)
-        },
         Sabotage::CommitBeforeCatalog | Sabotage::RootBeforePages => || {
             let (base, script) = whole_life(false);
             told(check_some(&script, &base, 1, 24, 1).wrong)
