@@ -83,7 +83,7 @@ async fn api_walks_from_disks_to_a_presentation() {
     let pool = json!({"name": "tank", "groups": [{"level": "raid6", "disks": ["d0", "d1", "d2", "d3"]}]});
     let (status, body) = served.json(Method::POST, "/api/v1/pools", pool).await;
     assert_eq!((status, &body["schema"]), (StatusCode::CREATED, &json!(1)), "{body}");
-    assert_eq!(body["pool"]["size"], json!(64 << 20), "sizes are integers of bytes");
+    assert_eq!(body["pool"]["size"], json!(128 << 20), "sizes are integers of bytes");
     let volume = json!({"name": "tank/vm1", "size": "8MiB"});
     assert_eq!(served.json(Method::POST, "/api/v1/volumes", volume).await.0, StatusCode::CREATED);
     let (status, body) = served.json(Method::PATCH, "/api/v1/volumes/tank/vm1", json!({"size": 16 << 20})).await;

@@ -40,7 +40,7 @@ async fn metrics_are_families_whose_samples_stand_together_and_each_has_a_line_o
             }
         }
         for line in [
-            "blockyard_pool_capacity_bytes{pool=\"tank\"} 67108864",
+            "blockyard_pool_capacity_bytes{pool=\"tank\"} 134217728",
             "blockyard_volume_online{volume=\"tank/vm1\"} 1",
             "blockyard_volume_size_bytes{volume=\"tank/vm1\"} 8388608",
             "blockyard_disk_up{disk=\"d3\",serial=\"\"} 1",

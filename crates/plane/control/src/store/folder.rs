@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The file whose lock is held while a daemon uses the folder.
 const LOCK: &str = "lock";
@@ -58,11 +59,10 @@ impl Folder {
             Ok(lock)
         };
         let lock = open().map_err(|error| unwritable(&path, &error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(fs::TryLockError::WouldBlock) => return Err(locked(dir)),
-            Err(fs::TryLockError::Error(error)) => return Err(unwritable(&path, &error)),
-        }
+        take(&lock).map_err(|error| match error {
+            fs::TryLockError::WouldBlock => locked(dir),
+            fs::TryLockError::Error(error) => unwritable(&path, &error),
+        })?;
         sync_dir(dir).map_err(|error| unwritable(dir, &error))?;
         let opened = identities(dir, &versions, &path).map_err(|error| unwritable(dir, &error))?;
         Ok(Self { dir: dir.to_owned(), versions, lock, opened })
@@ -197,6 +197,18 @@ impl Folder {
     fn file(&self, name: &str, number: u64) -> PathBuf {
         self.versions.join(format!("{name}.{number:012}"))
     }
+}
+
+/// The lock is held. It is tried for a second: a child process that was just started has a copy of every descriptor of its
+/// parent until it executes its program, also of the lock that the parent has given up meanwhile.
+fn take(lock: &File) -> Result<(), fs::TryLockError> {
+    for _ in 0..20 {
+        match lock.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(50)),
+            done => return done,
+        }
+    }
+    lock.try_lock()
 }
 
 fn missing_is_fine(error: &io::Error) -> io::Result<()> {

@@ -8,6 +8,7 @@ use model::{
     code,
 };
 use std::fs;
+use std::path::Path;
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
@@ -207,13 +208,22 @@ async fn presentation_of_a_vanished_volume_is_dropped_and_never_shows_another() 
         force: false,
     };
     let kept = array.dir.path().join("kept");
-    fs::copy(array.dir.path().join("state/state.redb"), &kept).expect("copies");
+    let copy = |from: &Path, to: &Path| {
+        fs::create_dir_all(to).expect("a folder");
+        for entry in fs::read_dir(from).expect("a folder") {
+            let entry = entry.expect("an entry");
+            fs::copy(entry.path(), to.join(entry.file_name())).expect("copies");
+        }
+    };
+    copy(&array.dir.path().join("state/state"), &kept);
     control.unpresent(&unpresent).await.expect("no longer seen");
     control.delete_volume(&unpresent.volume, Removal::default()).await.expect("deleted");
     array.create_volume("tank/vm1", Size::mib(4)).await.expect("another of the same name");
     let Array { control, dir, .. } = array;
     drop(control);
-    fs::copy(&kept, dir.path().join("state/state.redb")).expect("the old state is put back");
+    let versions = dir.path().join("state/state");
+    fs::remove_dir_all(&versions).expect("removes");
+    copy(&kept, &versions);
     let array = Array::on(dir, Fake::default()).await;
     assert!(array.control.presentations().is_empty(), "the old presentation does not show the new volume");
     assert!(array.access().presentations.is_empty());
