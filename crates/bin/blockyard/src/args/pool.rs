@@ -265,7 +265,7 @@ found out by watching its disks for six seconds; if not, --force takes it over."
         name: Name,
     },
     /// Repair errors found by `pool check`; lists the changes and asks first
-    #[command(after_help = "Examples:\n  blockyard pool repair tank --yes\n  blockyard pool repair tank --accept-loss")]
+    #[command(after_help = "Example:\n  blockyard pool repair tank --yes\n  blockyard pool repair tank --accept-loss")]
     Repair {
         /// Which
         name: Name,

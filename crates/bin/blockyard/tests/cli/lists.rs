@@ -136,7 +136,8 @@ fn document_whose_initiators_are_late_ends_with_eight_and_one_that_shuts_them_ou
     lab.good(&["host", "change", "web", "--add-initiator", own]);
     std::fs::write(lab.dir.path().join("none.toml"), lab.good(&["export"])).expect("writes");
     lab.good(&["present", "tank/vm1", "web"]);
-    let shut = lab.run(&["apply", "-f", "none.toml", "--prune", "--yes", "-q", "--initiator", own]);
+    let shut =
+        lab.run(&["apply", "-f", "none.toml", "--prune", "--yes", "--allow-disruption", "-q", "--initiator", own]);
     assert_eq!(shut.code, 4, "{}", shut.stderr);
     assert!(shut.stderr.contains("would not see volume tank/vm1 any more"), "{}", shut.stderr);
 }

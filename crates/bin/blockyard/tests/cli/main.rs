@@ -309,7 +309,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "serve --config nothing.toml",
             2,
-            "nothing.toml cannot be read: No such file or directory (os error 2); name a text file with --config, or leave it out (BY-1801)",
+            "nothing.toml cannot be read: No such file or directory (os error 2); name a text file of less than 1 MiB with --config, or leave it out (BY-1801)",
         ),
         (
             "serve --portal here",
@@ -351,12 +351,12 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "pools",
             &["pool", "list"],
-            "groups id log name next_scrub policy read_only scrub size spares state used volumes weak_enclosures",
+            "fenced groups id log name next_scrub policy read_only scrub size spares state used volumes weak_enclosures",
         ),
         (
             "pool",
             &["pool", "show", "tank"],
-            "groups id log name next_scrub policy read_only scrub size spares state used volumes weak_enclosures",
+            "fenced groups id log name next_scrub policy read_only scrub size spares state used volumes weak_enclosures",
         ),
         (
             "volumes",

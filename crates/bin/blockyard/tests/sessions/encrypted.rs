@@ -183,6 +183,9 @@ fn host_erases_an_encrypted_volume_by_its_key_and_no_other() {
             assert_eq!(node.codes().await.iter().filter(|&&code| code == event::SANITIZE_ENDED).count(), number + 1);
             node.hide("tank/secret").await;
             node.control.delete_volume(&secret(), Removal::default()).await.unwrap();
+            // The next volume of this name is another one, under a number that the host knows.
+            let forget = node.control.forget_luns(&name("web")).await;
+            forget.unwrap();
             host.address(0);
         }
     });

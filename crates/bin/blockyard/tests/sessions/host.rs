@@ -282,13 +282,19 @@ impl Host {
     }
 
     /// The write is sent, and nobody waits for its end.
-    pub async fn submit_write(&mut self, block: u64, fill: u8) {
-        self.submit(&cdb(0x2a, block), Some(fill), DataIn::None);
+    pub async fn submit_write(&mut self, block: u64, fill: u8) -> TaskId {
+        let task = self.submit(&cdb(0x2a, block), Some(fill), DataIn::None);
         poll_fn(|cx| {
             self.turn(cx);
             if self.machine.wants_to_send() { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
+        task
+    }
+
+    /// The status with which a command ends that was submitted.
+    pub async fn status_of_task(&mut self, task: TaskId) -> u8 {
+        self.completion(task, &[]).await.status
     }
 
     /// The reads of so many blocks are sent together, and nothing behind them; all are answered.

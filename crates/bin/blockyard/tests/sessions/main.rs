@@ -352,12 +352,13 @@ fn reset_by_one_host_under_load_of_another_is_told_to_both_and_aims_at_what_is_t
             loader.write(0, fill).await;
             array.disk.set_faults(DiskFaults { latency: SLOW..=SLOW, ..DiskFaults::default() });
             let begun = array.disk.counts().writes;
-            loader.submit_write(1, fill).await;
+            let ended = loader.submit_write(1, fill).await;
             while array.disk.counts().writes == begun {
                 sim.sleep(Duration::from_millis(1)).await;
             }
             assert_eq!(resetter.manage(function).await, TaskFunctionOutcome::Complete);
             array.disk.set_faults(DiskFaults::default());
+            assert_eq!(loader.status_of_task(ended).await, 0x40, "TASK ABORTED after {function:?}");
             for host in [&mut resetter, &mut loader] {
                 assert_eq!(host.test_unit_ready().await, Some(RESET), "{function:?}");
             }

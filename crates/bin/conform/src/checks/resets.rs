@@ -2,7 +2,7 @@
 
 use super::requests::{function, manage};
 use super::writes::{cdb, give};
-use crate::session::Session;
+use crate::session::{Done, Session};
 use crate::{Aim, Finding, Found, ensure};
 use iscsi::pdu::{Isid, R2t, TargetPdu, TaskFunction, TaskFunctionOutcome};
 
@@ -77,10 +77,41 @@ pub(super) fn clear_task_set(aim: &Aim) -> Found {
     let before = session.read(&cdb, 4096)?.data;
     let asked = waiting_write(&mut other)?;
     complete(&mut session, TaskFunction::ClearTaskSet, u32::MAX)?;
-    // What it waited for it hears no more of; the next command says why.
-    told(&mut other, 0x2f, Some(0))?;
-    give(&mut other, &asked, &before.iter().map(|byte| !byte).collect::<Vec<_>>());
+    let data: Vec<u8> = before.iter().map(|byte| !byte).collect();
+    is_told_of_its_end(&mut other, &asked, &data)?;
     session.expect_silence()?;
     let after = session.read(&cdb, 4096)?.data;
     ensure(before == after, || "the data of a write that was cleared is written".to_owned())
+}
+
+/// TASK ABORTED for the command that another host has ended, or without it (TAS is zero) COMMANDS CLEARED BY ANOTHER INITIATOR for the next one.
+///
+/// Source: SPC-4 7.5.8, SAM-5 5.6.
+fn is_told_of_its_end(session: &mut Session, asked: &R2t, data: &[u8]) -> Found {
+    let ended = asked.initiator_task_tag.0;
+    let command = session.read_command(&[0; 6], 0);
+    let tag = session.send(&command);
+    let mut status = None;
+    let next = loop {
+        match session.hear()? {
+            (TargetPdu::ScsiResponse(response), pdu) if response.initiator_task_tag.0 == ended => {
+                status = Some(Done::of(&response, &pdu).status);
+            }
+            (TargetPdu::ScsiResponse(response), pdu) if response.initiator_task_tag.0 == tag => {
+                break Done::of(&response, &pdu);
+            }
+            (other, _) => return Err(Finding::Wrong(format!("task {tag} was due, and it said {other:?}"))),
+        }
+    };
+    let is_cleared = next.status == 2 && next.sensed().is_some_and(|sensed| sensed.triple() == (6, 0x2f, 0));
+    if status.is_none() {
+        give(session, asked, data);
+    }
+    if is_cleared && status.is_none() {
+        return session.expect_silence();
+    }
+    let status = status.map_or_else(|| session.finish(ended).map(|done| done.status), Ok)?;
+    ensure(status == 0x40 && next.status == 0, || {
+        format!("TASK ABORTED or 06/2f was due, and it said status {status:#04x}, then {}", next.status)
+    })
 }
