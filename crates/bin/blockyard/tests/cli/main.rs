@@ -367,7 +367,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "hosts",
             &["host", "list"],
-            "any chap_demand chap_user initiators mutual_chap_demand mutual_chap_user name networks presentations",
+            "any chap_demand chap_user former_luns initiators mutual_chap_demand mutual_chap_user name networks presentations",
         ),
         ("targets", &["target", "list"], "iqn name presentations"),
         (
