@@ -244,12 +244,7 @@ impl<W: World> Conductor<W> {
                 self.clone_snapshot(new).await.map(Report::Volume)
             }
             Order::RollBack { snapshot, in_use } => self.roll_back(snapshot, *in_use).await.map(Report::Volume),
-            Order::SetAccess(access) => {
-                *self.access.borrow_mut() = access.clone();
-                self.publish_access().await;
-                self.share_out();
-                Ok(Report::Done)
-            }
+            Order::SetAccess(access) => Ok(self.set_access(access.clone()).await),
             Order::RememberRefused(logins) => {
                 self.seat.registry.remember_refused(logins);
                 Ok(Report::Done)
@@ -258,6 +253,14 @@ impl<W: World> Conductor<W> {
             Order::ClosePortal { address } => self.close_portal(*address).await.map(|()| Report::Done),
             _ => self.answer(order).await,
         }
+    }
+
+    /// Sessions go by this access table from now on.
+    async fn set_access(self: &Rc<Self>, access: Access) -> Report {
+        *self.access.borrow_mut() = access;
+        self.publish_access().await;
+        self.share_out();
+        Report::Done
     }
 
     /// Every shard, and every session, goes by the present access table and volume homes.

@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::progress::{self, Patience};
 use control::request::{AddGroup, GrowPool, ImportPool, NewGroup, NewPool, Removal};
-use model::{DiskName, GroupReport, MemberReport, PoolReport, Refusal, Size, code};
+use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -23,20 +23,13 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::List(options) => list(desk, &options),
         PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, member_size, no_integrity, force } => {
             let answer = with_disks(desk, &disks, force, |disks| {
-                let groups = share_out(
-                    &NewGroup { level, chunk, no_integrity, member_size, disks: Vec::new() },
-                    &disks,
-                    groups,
-                )?;
+                let like = NewGroup { level, chunk, no_integrity, member_size, disks: Vec::new() };
+                let groups = share_out(&like, &disks, groups)?;
                 desk.client.post("/pools", &NewPool { name, groups, force, spares, spread: spread.is_some() }, "pool")
             })?;
             let pool: PoolReport = answer.decode()?;
-            let text =
-                format!("pool {} created: {level} of {} disks, {}{}", pool.name, disks.len(), pool.size, used(&pool));
-            desk.out.done(&answer, &text)?;
-            if let Some(warning) = weak(&pool) {
-                eprintln!("blockyard: {warning}");
-            }
+            desk.out.done(&answer, &created(&pool, level, disks.len()))?;
+            weak(&pool).iter().for_each(|warning| eprintln!("blockyard: {warning}"));
             Ok(())
         }
         PoolCommand::Show { name, watch, wait, patience } => {
@@ -95,11 +88,15 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     }
 }
 
-/// The least size of a replacement disk, in words: the member size of each group.
-fn used(pool: &PoolReport) -> String {
+/// What `pool create` says when it is done, with the member size of each group.
+fn created(pool: &PoolReport, level: Level, disks: usize) -> String {
     let sizes: BTreeSet<Size> = pool.groups.iter().map(|group| group.member_size).collect();
     let sizes: Vec<String> = sizes.into_iter().map(Size::iec).collect();
-    format!("; a replacement disk needs at least {}", sizes.join(" or "))
+    let (name, size) = (&pool.name, pool.size);
+    format!(
+        "pool {name} created: {level} of {disks} disks, {size}; a replacement disk needs at least {}",
+        sizes.join(" or ")
+    )
 }
 
 /// The disks in order, shared out to `count` groups of the same size.

@@ -151,9 +151,9 @@ fn disk_is_described_lit_and_let_blink_while_its_pool_serves() {
         assert_eq!(host.read(7).await, [fill(7); 512]);
         sim.sleep(Duration::from_secs(2)).await;
         let after = [0, 1].map(|disk: usize| disks[disk].counts().reads);
-        assert!(after[1] - before[1] > 100 && after[0] - before[0] < 10, "{before:?} {after:?}");
+        assert!(after[1] - before[1] > 100 && after[0] - before[0] < 40, "{before:?} {after:?}");
         sim.sleep(Duration::from_secs(2)).await;
-        assert!(disks[1].counts().reads - after[1] < 10, "and then it is over");
+        assert!(disks[1].counts().reads - after[1] < 20, "and then it is over, but for what each beat reads");
     });
 }
 
