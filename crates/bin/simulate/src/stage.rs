@@ -380,14 +380,14 @@ impl Traffic {
     }
 }
 
-/// True when every disk has done no more than say whose its pool is, which it does every two seconds: a read of four
-/// blocks, once more one by one where they cannot be read, a write of one, a flush.
+/// True when every disk has done no more than say whose its pool is, which it does every two seconds: before and after a write
+/// of one block and a flush it reads three labels and four marks, these once more one by one where they cannot be read.
 fn are_idle(before: &[(Option<DiskName>, DiskCounters)], now: &[(Option<DiskName>, DiskCounters)]) -> bool {
     let beats = 2 * DISK_PATIENCE.as_secs() / 2 + 2;
     let at_most = |before: u64, now: u64, most: u64| now.checked_sub(before).is_some_and(|done| done <= most);
     let is_idle = |before: &DiskCounters, now: &DiskCounters| {
-        at_most(before.reads, now.reads, beats * 5)
-            && at_most(before.read_bytes, now.read_bytes, beats * 2 * 16384)
+        at_most(before.reads, now.reads, beats * 2 * (5 + 3))
+            && at_most(before.read_bytes, now.read_bytes, beats * 2 * (2 * 16384 + 3 * 4096))
             && at_most(before.written_bytes, now.written_bytes, beats * 4096)
     };
     before.len() == now.len()
