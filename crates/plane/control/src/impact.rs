@@ -133,11 +133,14 @@ fn only_adds(before: &State, next: &State) -> bool {
 /// What one sees: by number and volume.
 type Seen<'a> = BTreeMap<(u16, VolumeId), &'a PresentationRecord>;
 
+/// What sessions that lose the same have in common: the host before and after, the target's name, the portal group's tag.
+type Place<'a> = (Option<&'a Name>, Option<&'a Name>, &'a str, u16);
+
 /// What each of these sessions loses, in the order of their numbers.
 pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -> Vec<SessionLoss> {
     let (was, is) = (Owners::of(before), Owners::of(next));
     // Sessions of one host at one target lose the same.
-    let mut known: BTreeMap<(Option<&Name>, Option<&Name>, &str, u16), Option<String>> = BTreeMap::new();
+    let mut known: BTreeMap<Place<'_>, Option<String>> = BTreeMap::new();
     let mut losses = Vec::new();
     for session in sessions.iter().filter(|session| session.kind == SessionKind::Normal) {
         let Some(target) = session.target.as_deref() else { continue };

@@ -378,7 +378,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "sessions",
             &["session", "list"],
-            "address authentication chap_user commands connected_seconds connections data_digest header_digest host id initiator kind luns mutual negotiated portal read_bytes target written_bytes",
+            "address authentication chap_user commands connected_seconds connections data_digest header_digest host id initiator isid kind luns mutual negotiated portal read_bytes reservations target written_bytes",
         ),
         ("portals", &["portal", "list"], "address drained role sessions state tag weight"),
         ("isns", &["isns", "show"], "entity portals server state targets"),

@@ -12,10 +12,16 @@ use volume::{MapRepair, Uuid};
 /// Repairs so close together are one event.
 const TOGETHER: Duration = Duration::from_secs(1);
 
-/// What was repaired and not told yet: by family and structure, how many copies and the first block.
+/// Repairs of one structure of one family: how many copies, and the first block.
+struct Repaired {
+    copies: u64,
+    first: u64,
+}
+
+/// What was repaired and not told yet, by family and structure.
 #[derive(Default)]
 pub(super) struct MapRepairs {
-    untold: RefCell<BTreeMap<(Uuid, &'static str), (u64, u64)>>,
+    untold: RefCell<BTreeMap<(Uuid, &'static str), Repaired>>,
     is_telling: Cell<bool>,
 }
 
@@ -33,7 +39,9 @@ impl<W: World> OpenPool<W> {
     fn note_map_repair(self: &Rc<Self>, repair: MapRepair) {
         let MapRepair { family, what, block, copies } = repair;
         tracing::warn!(pool = %self.name, volume = %family, what, block, copies, "a copy of a map block was repaired");
-        self.map_repairs.untold.borrow_mut().entry((family, what)).or_insert((0, block)).0 += copies;
+        let mut untold = self.map_repairs.untold.borrow_mut();
+        untold.entry((family, what)).or_insert(Repaired { copies: 0, first: block }).copies += copies;
+        drop(untold);
         if !self.map_repairs.is_telling.replace(true) {
             let (pool, world) = (Rc::downgrade(self), self.seat.world.clone());
             self.spawn(async move {
@@ -47,7 +55,7 @@ impl<W: World> OpenPool<W> {
 
     fn tell_of_map_repairs(&self) {
         self.map_repairs.is_telling.set(false);
-        for ((family, what), (copies, first)) in self.map_repairs.untold.take() {
+        for ((family, what), Repaired { copies, first }) in self.map_repairs.untold.take() {
             let volume = self.family_name(family);
             let plural = if copies == 1 { "" } else { "s" };
             let sentence = format!(

@@ -32,8 +32,8 @@ impl<W: World> Overwriting<'_, W> {
         seat.world.sleep(WATCH).await;
         let now = self.claims().await;
         let moved = self.disks.iter().zip(now.iter().zip(&first));
-        let moved = moved.filter_map(|((disk, _), (now, first))| Some((disk, now.moved_since(first)?)));
-        let Some((disk, mark)) = moved.last() else { return Ok(true) };
+        let mut moved = moved.filter_map(|((disk, _), (now, first))| Some((disk, now.moved_since(first)?)));
+        let Some((disk, mark)) = moved.next_back() else { return Ok(true) };
         let node = &mark.owner.name;
         let sentence = format!("disk {disk} was not overwritten: node {node} uses it for its pool");
         seat.raise(event::OVERWRITE_REFUSED, Subject::disk(disk), sentence);

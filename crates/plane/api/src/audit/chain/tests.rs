@@ -206,7 +206,7 @@ fn chain_whose_last_record_is_damaged_goes_on_behind_it() {
     drop(chain_of(dir.path(), 3));
     let path = only_file(dir.path());
     let whole = fs::read(&path).expect("reads");
-    let last = whole.len() - whole.split_inclusive(|byte| *byte == b'\n').last().expect("a line").len();
+    let last = whole.len() - whole.split_inclusive(|byte| *byte == b'\n').next_back().expect("a line").len();
     let bits = (last * 8..whole.len() * 8).step_by(37).chain([last * 8 + 7, whole.len() * 8 - 1, whole.len() * 8 - 6]);
     for bit in bits {
         let mut changed = whole.clone();

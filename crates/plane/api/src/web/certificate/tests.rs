@@ -51,7 +51,7 @@ fn certificate_of_its_owner_is_read_again_when_it_changes_and_never_replaced_by_
         fs::write(&key, pair.serialize_pem()).expect("writes");
     };
     let source = Source::Own { certificate: certificate.clone(), key: key.clone() };
-    let missing = opened(source.clone(), NOW).err().expect("nothing is there");
+    let missing = opened(source.clone(), NOW).expect_err("nothing is there");
     assert_eq!(missing.code, code::CERTIFICATE_UNUSABLE);
     put("a");
     let open = opened(source.clone(), NOW).expect("opens");
@@ -66,6 +66,6 @@ fn certificate_of_its_owner_is_read_again_when_it_changes_and_never_replaced_by_
     assert_eq!(told(&open), second, "what there was is used on");
     put("b");
     fs::write(&key, KeyPair::generate().expect("a key").serialize_pem()).expect("writes");
-    let refusal = opened(source, NOW).err().expect("the key is another's");
+    let refusal = opened(source, NOW).expect_err("the key is another's");
     assert!(refusal.message.contains("not the key of the certificate"), "{refusal}");
 }
