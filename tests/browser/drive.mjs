@@ -712,7 +712,7 @@ await test('ten thousand volumes, hosts, sessions and events: every page opens w
   const crowd = await open();
   const answers = {};
   for (const noun of ['volumes', 'hosts', 'presentations', 'events']) answers[noun] = (await (await fetch(`${ADDRESS}api/v1/${noun}`)).json())[noun][0];
-  const session = { id: 1, kind: 'normal', initiator, host: 'web', address: '10.0.0.1:1', portal: '10.0.0.2:3260', target: iqn, luns: [0], header_digest: false, data_digest: false, authentication: 'none', chap_user: null, mutual: false, connections: [], negotiated: {}, commands: 1, read_bytes: 1, written_bytes: 1, connected_seconds: 1 };
+  const session = { id: 1, kind: 'normal', initiator, host: 'web', address: '10.0.0.1:1', portal: '10.0.0.2:3260', target: iqn, isid: '80fb5f320000', reservations: [], luns: [0], header_digest: false, data_digest: false, authentication: 'none', chap_user: null, mutual: false, connections: [], negotiated: {}, commands: 1, read_bytes: 1, written_bytes: 1, connected_seconds: 1 };
   const rows = (make) => Array.from({ length: 10_000 }, (_, i) => make(i));
   const many = {
     volumes: rows((i) => ({ ...answers.volumes, name: `tank/v${i}` })), hosts: rows((i) => ({ ...answers.hosts, name: `h${i}`, initiators: [`iqn.2026-11.org.example:h${i}`] })),

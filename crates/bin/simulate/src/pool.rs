@@ -35,7 +35,7 @@ pub(crate) struct Pool {
     pub plan: PoolPlan,
     /// Where each disk is that the data plane knows.
     disks: RefCell<BTreeMap<DiskName, String>>,
-    /// What every member must hold: as much as the smallest of the first.
+    /// What every member must hold: what is used of the smallest of the first.
     member_mib: Cell<u64>,
     next_path: Cell<u32>,
     /// True while disks lie.
@@ -73,7 +73,7 @@ impl PoolPlan {
         let name: Name = "tank".parse().expect("this is a name");
         let id = PoolId::from_random(stage.chance.identity());
         let sizes: Vec<u64> = (0..self.members).map(|_| stage.chance.within(self.sizes_mib())).collect();
-        let member_mib = Cell::new(sizes.iter().copied().min().unwrap_or_default());
+        let member_mib = Cell::new(sizes.iter().copied().min().map_or(0, used_mib));
         stage.plant.know_size(member_mib.get());
         let (disks, next_path, next_name, lies) = Default::default();
         let pool = Pool { name, id, plan: self, disks, member_mib, next_path, next_name, lies };
@@ -89,6 +89,11 @@ impl PoolPlan {
         stage.order(pool.creation()).await?;
         Ok(pool)
     }
+}
+
+/// What a group uses of each member when its smallest disk holds so much.
+fn used_mib(smallest: u64) -> u64 {
+    MemberSize::default().of(Size::mib(smallest)).map_or(smallest, |used| used.bytes() >> 20)
 }
 
 impl Pool {
@@ -111,9 +116,9 @@ impl Pool {
             let (failed, replacement) = (failed.clone(), replacement.clone());
             Order::ReplaceDisk { failed, member: None, replacement, force: false }
         };
-        let (least, member_mib) = (self.plan.disk_mib, self.member_mib.get());
-        if member_mib > least && stage.chance.percent(30) {
-            let small = self.add_disk(stage, stage.chance.within(least..=member_mib - 1)).await?;
+        let member_mib = self.member_mib.get();
+        if stage.chance.percent(30) {
+            let small = self.add_disk(stage, stage.chance.within(member_mib - 2..=member_mib - 1)).await?;
             match stage.ask(order(&small)).await {
                 Err(refusal) if refusal.code == code::DISK_TOO_SMALL => {}
                 answer => return Err(format!("a replacement that is too small was answered with {answer:?}")),
@@ -233,9 +238,9 @@ impl Pool {
         self.plan.level.tolerated(self.plan.members)
     }
 
-    /// From now on every member must hold so much.
+    /// From now on the smallest member holds so much.
     pub fn need(&self, mib: u64) {
-        self.member_mib.set(mib);
+        self.member_mib.set(used_mib(mib));
     }
 
     /// As many members as may be lost are pulled out, of those of each group that are in step.

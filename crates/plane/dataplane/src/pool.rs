@@ -62,13 +62,14 @@ use futures_util::future::select;
 use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code, event};
 use rebuild::Halt;
 use refusals::refusal;
-use shard::{World, spawn_on};
+use shard::{World, pause_on, spawn_on};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
 use volume::Uuid;
 use work::Work;
 
@@ -232,6 +233,7 @@ impl<W: World> OpenPool<W> {
         });
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
+        pool.pool.spare_members(open::survives, pause_on(&seat.world));
         pool.pool.carry_on_with(spawn_on(&seat.world));
         pool.watch_maps();
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
@@ -273,6 +275,11 @@ impl<W: World> OpenPool<W> {
         self.seat.world.spawn(task);
     }
 
+    /// The places of all groups.
+    fn slots(&self) -> Vec<Slot<W>> {
+        self.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone()).collect()
+    }
+
     /// Where a disk belongs: its group and its place there.
     fn place_of(&self, disk: DiskId) -> Option<(usize, u16)> {
         self.groups.iter().find_map(|(group, state)| {
@@ -303,6 +310,10 @@ impl<W: World> Drop for OpenPool<W> {
         self.parting.pull();
     }
 }
+
+/// How long the disks of a pool that is closed may be held by what has not ended.
+const LET_GO_MAX: Duration = Duration::from_secs(1);
+const LET_GO_STEP: Duration = Duration::from_millis(1);
 
 /// The pool `name`, which has its home here.
 fn find<W: World>(seat: &Seat<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusal> {
@@ -356,8 +367,24 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
     step("the marks on its disks");
     pool.let_go().await;
     pool.parting.pull();
-    seat.pools.borrow_mut().remove(&name);
+    part_with(&seat, pool).await;
     Ok(())
+}
+
+/// The pool is not open here any more, and its disks can be opened again.
+async fn part_with<W: World>(seat: &Seat<W>, pool: Rc<OpenPool<W>>) {
+    seat.pools.borrow_mut().remove(&pool.name);
+    let disks: Vec<Weak<_>> = pool.slots().into_iter().filter_map(|slot| Some(Rc::downgrade(&slot.disk?))).collect();
+    drop(pool);
+    until_let_go(seat, &disks).await;
+}
+
+/// Nobody holds the disks any more: what was ended has a last turn first, and a command that a disk does not answer is not waited for.
+async fn until_let_go<W: World, D>(seat: &Seat<W>, disks: &[Weak<D>]) {
+    let end = seat.world.now() + LET_GO_MAX;
+    while disks.iter().any(|disk| disk.strong_count() > 0) && seat.world.now() < end {
+        seat.world.sleep(LET_GO_STEP).await;
+    }
 }
 
 /// What the closing of the pool waits for; nothing where it is not being closed.
@@ -380,7 +407,7 @@ pub async fn destroy<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refu
     pool.stop_beating();
     let destroyed = pool.pool.clone().destroy().await;
     destroyed.map_err(|error| refusal(&error, &pool))?;
-    seat.pools.borrow_mut().remove(&name);
+    part_with(&seat, pool).await;
     Ok(())
 }
 

@@ -6,12 +6,8 @@
 
 use crate::array::Core;
 use crate::commit::{Change, Ended, Op, Ops};
-use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View, Written};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View, WANT_OF_SPACE_PAUSES, Written};
 use std::rc::Rc;
-use std::time::Duration;
-
-/// How long is waited before each further try: about four seconds, well below the time after which hosts give up.
-const PAUSES_MS: [u64; 5] = [100, 300, 600, 1000, 2000];
 
 impl<D: BlockDevice + 'static> Core<D> {
     /// The member has written what `op` says.
@@ -56,8 +52,8 @@ impl<D: BlockDevice + 'static> Core<D> {
     ) -> Result<Written, IoError> {
         let pause = self.protected.as_ref().and_then(|protected| protected.options.pause.clone());
         let Some(pause) = pause else { return Err(refused) };
-        for ms in PAUSES_MS {
-            pause(Duration::from_millis(ms)).await;
+        for duration in WANT_OF_SPACE_PAUSES {
+            pause(duration).await;
             self.serving(refused.extent)?;
             match attempt().await {
                 Err(error) if self.may_pass(member, error) => refused = error,
@@ -77,11 +73,11 @@ impl<D: BlockDevice + 'static> Core<D> {
     ) -> Vec<(u16, Extent)> {
         let pause = self.protected.as_ref().and_then(|protected| protected.options.pause.clone());
         let Some(pause) = pause else { return refused };
-        for ms in PAUSES_MS {
+        for duration in WANT_OF_SPACE_PAUSES {
             if refused.is_empty() || self.failures.stopped_by().is_some() {
                 break;
             }
-            pause(Duration::from_millis(ms)).await;
+            pause(duration).await;
             let is_refused = |op: &&Op| refused.contains(&(op.member, op.extent()));
             let again: Ops = ops.iter().filter(is_refused).cloned().collect();
             let ended = self.perform(again).await;

@@ -2,20 +2,22 @@
 //!
 //! A commit writes generation n+1 beside generation n on every member that takes part, flushes it, and is
 //! done when all of them have it. A member that cannot be reached is marked failed, and generation n+2
-//! says so on the others before anybody hears of the commit.
+//! says so on the others before anybody hears of the commit. Where its group cannot serve without that member nothing is said
+//! of it, for the pool would be lost by that: no more changes are taken, and the disks are as they are when the pool is opened
+//! again. A disk that refuses for want of space is asked again for some seconds before.
 //!
 //! A commit that nobody waits for any more is carried to its end by a task of its own: it is half written, and its flushes
 //! are those that others of the same disks wait for.
 
-use crate::catalog::{Catalog, MemberState};
+use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::owner::{Loss, Owner, Sight};
 use crate::slot;
 use crate::waiters::Waiters;
-use block::{BlockDevice, IoError, Stable, View};
+use block::{BlockDevice, IoError, IoErrorKind, Stable, View, WANT_OF_SPACE_PAUSES};
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
-use shard::Spawner;
+use shard::{Pause, Spawner};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -46,10 +48,12 @@ impl Body {
 
 type OnFailed = Rc<dyn Fn(Uuid)>;
 type OnFenced = Rc<dyn Fn(&Loss)>;
+/// Whether the group can serve, with true for each member that holds all that it should.
+type Tolerates = Rc<dyn Fn(&GroupRecord, &[bool]) -> bool>;
 
 /// Why a disk did not take a commit.
 enum Missed {
-    Io(#[expect(dead_code, reason = "the disk is failed whatever it answered")] IoError),
+    Io(IoError),
     /// The pool is not ours any more.
     Fenced(Loss),
 }
@@ -82,6 +86,9 @@ struct State<D> {
     running: Option<Running<D>>,
     waiters: Waiters,
     on_failed: OnFailed,
+    tolerates: Tolerates,
+    /// How to wait before a disk is asked again.
+    pause: Option<Pause>,
     /// Whose the pool is, as its members say when nobody else has it.
     guard: Option<Owner>,
     fenced: Option<Loss>,
@@ -111,6 +118,8 @@ impl<D: BlockDevice + 'static> Store<D> {
             running: None,
             waiters: Waiters::default(),
             on_failed: Rc::new(|_| {}),
+            tolerates: Rc::new(|_, _| true),
+            pause: None,
             guard: None,
             fenced: None,
             on_fenced: Rc::new(|_| {}),
@@ -126,6 +135,16 @@ impl<D: BlockDevice + 'static> Store<D> {
     /// `on_failed` hears of every disk that a commit could not reach, before the commit goes on without it.
     pub(crate) fn on_failed(&self, on_failed: OnFailed) {
         self.state.borrow_mut().on_failed = on_failed;
+    }
+
+    /// No member is marked failed without which its group could not serve, as `tolerates` says.
+    pub(crate) fn spare(&self, tolerates: Tolerates) {
+        self.state.borrow_mut().tolerates = tolerates;
+    }
+
+    /// Disks that refuse for want of space are asked again from now on.
+    pub(crate) fn insist_with(&self, pause: Pause) {
+        self.state.borrow_mut().pause = Some(pause);
     }
 
     /// `on_fenced` hears, once, why the pool is not ours any more.
@@ -251,7 +270,8 @@ impl<D: BlockDevice + 'static> Store<D> {
 
     /// `change` and all before it survive power loss.
     ///
-    /// *Errors*: `CatalogLost` when no disk took it; nothing can be committed any more then.
+    /// *Errors*: `CatalogLost` when no disk took it, or a disk did not that its group cannot spare; nothing can be committed
+    /// any more then.
     pub(crate) async fn committed(&self, change: Change) -> Result<(), PoolError> {
         let _waiter = Waiter::new(self);
         poll_fn(|cx| self.poll_committed(change, cx)).await
@@ -309,13 +329,15 @@ impl<D: BlockDevice + 'static> Store<D> {
             let is_own =
                 |took: &&Took<D>| !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk));
             let failed: Vec<Uuid> = missed().filter(is_own).map(|took| took.id).collect();
+            let is_spared = state.can_spare(&failed);
+            state.lost |= !is_spared;
             if failed.is_empty() {
                 state.committed = change;
             } else {
                 state.changed += 1;
             }
             state.guests.retain(|guest| !failed.contains(guest));
-            for disk in &failed {
+            for disk in failed.iter().filter(|_| is_spared) {
                 if let Some(member) = state.catalog.member_mut(*disk) {
                     member.state = MemberState::Failed;
                     member.since = SINCE_NEXT;
@@ -329,6 +351,19 @@ impl<D: BlockDevice + 'static> Store<D> {
 }
 
 impl<D: BlockDevice + 'static> State<D> {
+    /// True unless a group that volumes lie on can serve now, and could not without these members. What a log holds its cache
+    /// holds, too.
+    fn can_spare(&self, failed: &[Uuid]) -> bool {
+        let loses = |group: &&GroupRecord| group.members.iter().any(|member| failed.contains(&member.disk));
+        let serves_without = |group: &GroupRecord, lost: &[Uuid]| {
+            let is_there =
+                |member: &MemberRecord| member.state == MemberState::InService && !lost.contains(&member.disk);
+            (self.tolerates)(group, &group.members.iter().map(is_there).collect::<Vec<_>>())
+        };
+        let groups = self.catalog.groups.iter().filter(|group| group.role == GroupRole::Data);
+        groups.filter(loses).all(|group| serves_without(group, failed) || !serves_without(group, &[]))
+    }
+
     /// Begins to write the catalog as it is now.
     fn start(&mut self) -> Running<D> {
         self.generation += 1;
@@ -346,40 +381,56 @@ impl<D: BlockDevice + 'static> State<D> {
             .iter()
             .filter(|(id, _)| takes_part(id))
             .cloned()
-            .map(|disk| commit_one(disk, catalog.pool, generation, body.clone(), self.guard.clone()))
+            .map(|disk| {
+                let slot = NewSlot { pool: catalog.pool, generation, body: body.clone() };
+                commit_one(disk, slot, self.guard.clone(), self.pause.clone())
+            })
             .collect();
         Running { change: self.changed, outcome: join_all(writes).boxed_local() }
     }
 }
 
-/// Puts `body` into the slot of `generation` of one disk, durably, if the pool is still `guard`'s there.
-async fn commit_one<D: BlockDevice>(
-    (id, disk): (Uuid, Rc<D>),
+/// What a commit writes to each disk.
+struct NewSlot {
     pool: Uuid,
     generation: u64,
     body: Body,
+}
+
+/// Writes the slot to one disk, durably, if the pool is still `guard`'s there.
+async fn commit_one<D: BlockDevice>(
+    (id, disk): (Uuid, Rc<D>),
+    slot: NewSlot,
     guard: Option<Owner>,
+    pause: Option<Pause>,
 ) -> Took<D> {
-    let result = commit_to(id, &disk, pool, generation, body, guard).await;
+    let mut result = commit_to(id, &disk, &slot, guard.as_ref()).await;
+    if let Some(pause) = pause {
+        for duration in WANT_OF_SPACE_PAUSES {
+            if !matches!(result, Err(Missed::Io(IoError { kind: IoErrorKind::NoSpace, .. }))) {
+                break;
+            }
+            pause(duration).await;
+            result = commit_to(id, &disk, &slot, guard.as_ref()).await;
+        }
+    }
     Took { id, disk, result }
 }
 
 async fn commit_to<D: BlockDevice>(
     id: Uuid,
     disk: &Rc<D>,
-    pool: Uuid,
-    generation: u64,
-    body: Body,
-    guard: Option<Owner>,
+    slot: &NewSlot,
+    guard: Option<&Owner>,
 ) -> Result<(), Missed> {
     if let Some(own) = guard {
-        let sight = Sight::of(&**disk, pool, id, Some(&own)).await;
+        let sight = Sight::of(&**disk, slot.pool, id, Some(own)).await;
         if let Some(loss) = sight.loss {
             return Err(Missed::Fenced(loss));
         }
         sight.marks.map_err(Missed::Io)?;
     }
-    bring_up(id, disk.clone(), pool, generation, body).await.map_err(Missed::Io)
+    bring_up(id, disk.clone(), slot.pool, slot.generation, slot.body.clone()).await.map_err(Missed::Io)
 }
 
 /// One disk holds `body` as `generation`.

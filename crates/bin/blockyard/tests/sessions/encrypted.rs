@@ -29,6 +29,8 @@ async fn filled(node: &Node, host: &mut Host, encrypted: bool, provision: Provis
     node.control.create_volume(new).await.unwrap();
     node.show_as("tank/secret", 1).await;
     while host.test_unit_ready().await.is_some() {}
+    // Before it has read the list, a host gets nothing under a number that was another volume.
+    host.ask(&[0xA0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]).await.unwrap();
     host.address(1);
     while host.test_unit_ready().await.is_some() {}
     for block in (0..BLOCKS).step_by(64) {

@@ -192,14 +192,14 @@ impl Host {
         assert_eq!(self.test_unit_ready().await, Some(POWER_ON));
     }
 
-    /// The unit attention that LUN 0 reports.
+    /// The unit attention that the addressed unit reports.
     pub async fn test_unit_ready(&mut self) -> Option<Attention> {
         let done = self.command(&[0; 6], None, DataIn::None).await;
         if done.status == 0 {
             return None;
         }
         let (key, code, qualifier) = sense_of(&done.sense);
-        assert_eq!((done.status, key), (2, 6), "a unit attention: {done:?}");
+        assert_eq!((done.status, key), (2, 6), "a unit attention of LUN {}: {done:?}", self.lun);
         Some((code, qualifier))
     }
 

@@ -243,6 +243,13 @@ fn log_that_comes_back_while_its_pool_is_open_goes_on_and_volumes_that_waited_fo
         stage.log[1].revive();
         put_back("n1", "n1").await.unwrap();
         assert_eq!(stage.report().await.state, LogState::Ready);
+        // Events are written down one after the other.
+        for _ in 0..100 {
+            if stage.times(event::LOG_REPLAYED).await > 0 {
+                break;
+            }
+            sim.sleep(Duration::from_millis(10)).await;
+        }
         assert_eq!((stage.times(event::LOG_RETURNED).await, stage.times(event::LOG_REPLAYED).await), (1, 1));
         assert_eq!(stage.volume("tank/vm1").await.state, VolumeState::Online);
         while stage.host.test_unit_ready().await.is_some() {}

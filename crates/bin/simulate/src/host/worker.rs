@@ -110,8 +110,8 @@ impl Worker<'_> {
             }
         }
         let op = unit.oracle.borrow_mut().begin_write(&extents, Value::ZERO);
-        // UNMAP asks and does not demand: what would take space, in a pool that is full, stays as it is.
-        let good = if unit.scarce { Ending::Maybe } else { Ending::Good };
+        // UNMAP asks and does not demand: what would take space, where there is none, stays as it is.
+        let good = if unit.scarce || self.host.habits.media_fail { Ending::Maybe } else { Ending::Good };
         self.finish(unit, op, command::unmap(unit.lun, &extents), good).await;
     }
 

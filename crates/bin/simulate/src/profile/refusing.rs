@@ -3,6 +3,7 @@
 
 use crate::families::Families;
 use crate::host::traffic::{Habits, Unit};
+use crate::oracle::Torn;
 use crate::pool::{Pool, PoolPlan};
 use crate::stage::{Judged, Stage};
 use block::IoErrorKind;
@@ -52,7 +53,10 @@ impl Refusal {
 }
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {
-    let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
+    let plan = PoolPlan::of_chance(stage, &Level::ALL);
+    // Parity without a redo log has a write hole, and a stripe that members refuse in part falls into it.
+    let integrity = plan.integrity || matches!(plan.level, Level::Raid5 | Level::Raid6);
+    let pool = PoolPlan { integrity, ..plan }.make(stage).await?;
     let mut families = Families::new(stage, &pool, WritePolicy::Through);
     let block_bytes = stage.chance.pick(&[512, 4096, 4096]);
     for _ in 0..stage.chance.within(1..=2) {
@@ -93,6 +97,8 @@ async fn refuse(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<(
         pool.expect_healthy(stage, "after members had no space for a moment").await?;
         return families.look_at_all().await;
     }
+    // A group that has stopped cannot be closed: of writes that failed its log may hold what nobody could read so far.
+    stage.doubt_what_failed(&families.presented(), Torn::Whole);
     if stage.chance.percent(50) {
         look_read_only(stage, pool, families).await?;
     }

@@ -11,11 +11,14 @@ use shard::World;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
+use volume::owner::WATCH;
 
 /// How long sessions may take to end what is under way when the daemon stops.
 const SESSIONS_MAX: Duration = Duration::from_secs(10);
-/// How long copies may take, and pools that are being opened.
-const WORK_MAX: Duration = Duration::from_secs(5);
+/// How long copies may take.
+const COPIES_MAX: Duration = Duration::from_secs(5);
+/// How long pools that are being opened may take: a watch of the marks of other nodes, and time to let go of the pool.
+const OPENINGS_MAX: Duration = Duration::from_secs(WATCH.as_secs() + 4);
 /// How long all pools together may take to be closed.
 const POOLS_MAX: Duration = Duration::from_secs(15);
 /// Commands that are named; the others are counted.
@@ -40,11 +43,11 @@ impl<W: World> Conductor<W> {
             );
             unended.push(format!("{} commands", tasks.len()));
         }
-        if self.within(WORK_MAX, self.end_copies()).await.is_none() {
+        if self.within(COPIES_MAX, self.end_copies()).await.is_none() {
             tracing::warn!("some copies do not end; what they leave is cleared away when their pools are opened");
             unended.push("copies of volumes".to_owned());
         }
-        if self.within(WORK_MAX, self.openings.all_ended()).await.is_none() {
+        if self.within(OPENINGS_MAX, self.openings.all_ended()).await.is_none() {
             tracing::warn!("some pools are still being opened; stopping without them");
             unended.push("pools that are being opened".to_owned());
         }

@@ -195,7 +195,7 @@ fn named<W: World>(error: &PoolError, found: &FoundPool, looked: &[Looked<W>]) -
 }
 
 /// True when a group of this record can serve with the members that are `present`.
-fn survives(record: &GroupRecord, present: &[bool]) -> bool {
+pub(super) fn survives(record: &GroupRecord, present: &[bool]) -> bool {
     let Some(level) = array::level_of_code(record.level) else { return false };
     let layout = Layout::new(array::raid_level(level), present.len(), record.chunk_bytes, record.member_blocks);
     let lost = (0..).zip(present).filter(|(_, present)| !**present).map(|(member, _)| member).collect();

@@ -214,7 +214,7 @@ impl<W: World> OpenPool<W> {
     }
 
     fn told_of(&self, loss: &Loss) -> String {
-        let slots = self.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone());
+        let slots = self.slots();
         let disk = loss.disk().and_then(|id| slots.into_iter().find(|slot| uuid(slot.id) == id));
         disk.map_or_else(|| loss.to_string(), |slot| format!("{loss} (disk {})", slot.called()))
     }
@@ -231,7 +231,7 @@ impl<W: World> OpenPool<W> {
         if self.claim.fence.set(fence.clone()).is_err() {
             return;
         }
-        for slot in self.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone()) {
+        for slot in self.slots() {
             slot.disk.iter().for_each(|disk| self.guard(disk));
         }
         let (name, seat, closing) = (self.name.clone(), self.seat.clone(), fence.clone());

@@ -15,15 +15,11 @@ use model::{Name, PoolId, PoolReport, Refusal, Subject, VolumeReport, code, even
 use shard::World;
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-use std::time::Duration;
 use volume::Owner;
 use volume::owner::WATCH;
 
 /// Why a pool is read-only whose operator wants it so.
 pub(super) const ASKED_FOR: &str = "it was imported with --read-only";
-
-/// How long disks that were opened for writing may take to be closed.
-const CLOSE_MAX: Duration = Duration::from_secs(1);
 
 /// Why the pool, which could not be opened for writing, can be opened for reading: its disks refuse writes. Nothing when the
 /// refusal has another reason.
@@ -40,9 +36,9 @@ pub(super) async fn why_unwritable<W: World>(
     let refused =
         looked.iter().find_map(|looked| Some((&looked.candidate.name, overlay::<W>(&looked.disk).refused()?)));
     let why = refused.map(|(disk, error)| format!("disk {disk} refuses writes: {error}"));
+    let disks: Vec<Weak<_>> = looked.iter().map(|looked| Rc::downgrade(&looked.disk)).collect();
     drop(looked);
-    // What was begun with the disks lets go of them.
-    seat.world.sleep(CLOSE_MAX).await;
+    super::until_let_go(seat, &disks).await;
     if why.is_some() {
         return why;
     }

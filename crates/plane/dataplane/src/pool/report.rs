@@ -22,7 +22,7 @@ pub fn reports<W: World>(seat: &Seat<W>) -> Vec<PoolReport> {
 pub fn disk_counters<W: World>(seat: &Seat<W>) -> BTreeMap<DiskName, DiskCounters> {
     let mut counters = BTreeMap::new();
     for pool in seat.pools.borrow().values() {
-        for slot in pool.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone()) {
+        for slot in pool.slots() {
             if let (Some(name), Some(disk)) = (slot.name, slot.disk) {
                 counters.insert(name, disk.device().device().counters());
             }
@@ -87,8 +87,12 @@ impl<W: World> OpenPool<W> {
             return (TaskStage::Rebuild, None);
         }
         let under_way = |slot: Slot<W>| Some((slot.disk?.device().device().under_way(), slot.name));
-        let slots = self.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone());
-        let busiest = slots.filter_map(under_way).filter(|(count, _)| *count > 0).max_by_key(|(count, _)| *count);
+        let busiest = self
+            .slots()
+            .into_iter()
+            .filter_map(under_way)
+            .filter(|(count, _)| *count > 0)
+            .max_by_key(|(count, _)| *count);
         busiest.map_or((TaskStage::Running, None), |(_, disk)| (TaskStage::Disk, disk))
     }
 

@@ -54,8 +54,10 @@ impl<W: World> OpenPool<W> {
     /// The disks of the pool and one more, as they are now.
     async fn look_with(&self, candidate: Candidate) -> Result<Vec<Looked<W>>, Refusal> {
         let back: Disk<W> = array::disk(&self.seat.world, inspect::open(&self.seat.world, &candidate.path)?);
-        let slots = self.groups.iter().flat_map(|(_, group)| group.slots.borrow().clone());
-        let here = slots.filter_map(|slot| Some((Candidate { name: slot.name?, path: String::new() }, slot.disk?)));
+        let slots = self.slots();
+        let here = slots
+            .into_iter()
+            .filter_map(|slot| Some((Candidate { name: slot.name?, path: String::new() }, slot.disk?)));
         let all = here.chain([(candidate, back)]);
         Ok(join_all(all.map(async |(candidate, disk)| {
             let probe = probe(&disk).await;

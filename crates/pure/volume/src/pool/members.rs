@@ -2,12 +2,13 @@
 
 use super::Pool;
 use super::create::{NewDisk, admit_disk, label_of, made_by_us};
-use crate::catalog::{MemberRecord, MemberState};
+use crate::catalog::{GroupRecord, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::{BLOCK_BYTES, data_area};
 use crate::probe::{wipe, write_label};
 use crate::store::SINCE_NEXT;
 use block::{BlockDevice, Blocks};
+use shard::Pause;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -16,6 +17,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// array must not use it any more.
     pub fn on_member_failed(&self, on_failed: impl Fn(Uuid) + 'static) {
         self.shared.store.on_failed(Rc::new(on_failed));
+    }
+
+    /// No member is marked failed because it missed a commit when its group could not serve without it, as `tolerates` says
+    /// with true for each member that holds all that it should; disks that refuse for want of space are asked again.
+    pub fn spare_members(&self, tolerates: impl Fn(&GroupRecord, &[bool]) -> bool + 'static, pause: Pause) {
+        self.shared.store.spare(Rc::new(tolerates));
+        self.shared.store.insist_with(pause);
     }
 
     /// The catalog says that the member is in `state`. A failed member is never believed again, whatever

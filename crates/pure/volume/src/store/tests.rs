@@ -119,6 +119,48 @@ fn commit_that_misses_a_disk_fails_it_on_the_others_before_it_is_done() {
     assert_eq!((member.state, member.since), (MemberState::Failed, 7));
 }
 
+/// A mirror of three lives on two, and a stripe of two on none less.
+#[test]
+fn commit_that_misses_a_disk_which_its_group_cannot_spare_fails_nobody() {
+    for (disks, is_lost) in [(3, false), (2, true)] {
+        let (store, handles, journal) = store(disks);
+        store.spare(Rc::new(|_, present| present.iter().filter(|there| **there).count() >= 2));
+        let heard = Rc::new(Cell::new(0));
+        let hear = heard.clone();
+        store.on_failed(Rc::new(move |_| *hear.borrow_mut() += 1));
+        handles[1].dead.set(true);
+        let change = raise_epoch(&store);
+        let expected = if is_lost { Err(PoolError::CatalogLost) } else { Ok(()) };
+        assert_eq!(block_on(store.committed(change)), expected);
+        let member = store.look(|catalog| *catalog.member(Uuid::from_u128(101)).expect("it is there"));
+        assert_eq!(member.state == MemberState::InService, is_lost, "of {disks}");
+        assert_eq!(*heard.borrow(), 1, "its array hears of it all the same");
+        let before = writes(&journal);
+        assert_eq!(store.change(|_| Ok(())).is_err(), is_lost);
+        assert!(!is_lost || writes(&journal) == before);
+    }
+}
+
+/// A disk that has no room for a moment costs nobody anything; one that never has is failed, after five more tries.
+#[test]
+fn disk_that_refuses_for_want_of_space_is_asked_again() {
+    for (refusals, state) in [(5, MemberState::InService), (6, MemberState::Failed)] {
+        let (store, disks, _) = store(3);
+        let waited = Rc::new(Cell::new(Vec::new()));
+        let wait = waited.clone();
+        store.insist_with(Rc::new(move |duration| {
+            wait.borrow_mut().push(duration);
+            Box::pin(std::future::ready(()))
+        }));
+        disks[1].full.set(refusals);
+        let change = raise_epoch(&store);
+        assert_eq!(block_on(store.committed(change)), Ok(()));
+        let member = store.look(|catalog| *catalog.member(Uuid::from_u128(101)).expect("it is there"));
+        assert_eq!(member.state, state, "after {refusals} refusals");
+        assert_eq!(*waited.borrow(), WANT_OF_SPACE_PAUSES);
+    }
+}
+
 #[test]
 fn late_error_of_a_disk_that_was_let_go_does_not_fail_the_one_in_its_place() {
     let (store, disks, journal) = store(3);

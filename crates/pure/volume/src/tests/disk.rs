@@ -112,6 +112,8 @@ pub(crate) struct SimDisk {
     pub(crate) unreadable: RefCell<BTreeSet<u64>>,
     /// So many writes of what is ours are refused.
     pub(crate) refusals: Cell<u32>,
+    /// So many writes are refused for want of space, and nothing of them lands.
+    pub(crate) full: Cell<u32>,
     pub(crate) discard_zeroes: Cell<bool>,
     pub(crate) prefers_fresh: Cell<bool>,
     pub(crate) bug: Cell<Option<Bug>>,
@@ -132,6 +134,7 @@ impl SimDisk {
             dead,
             unreadable: RefCell::default(),
             refusals: Cell::new(0),
+            full: Cell::new(0),
             discard_zeroes,
             prefers_fresh,
             bug,
@@ -209,6 +212,10 @@ impl BlockDevice for SimDisk {
             self.turn(extent).await?;
         }
         self.turn(extent).await?;
+        if self.full.get() > 0 {
+            self.full.set(self.full.get() - 1);
+            return Err(IoError::new(IoErrorKind::NoSpace, extent));
+        }
         if data[..5] == *b"BLKYD" && start.0 >= GARBAGE_FROM && self.refusals.get() > 0 {
             self.refusals.set(self.refusals.get() - 1);
             // An unknown part of it has landed.
