@@ -5,7 +5,7 @@ use crate::node::{MEMBERS, Node, name};
 use control::request::{ImportPool, NewBackend, NewGroup, NewPool, NewVolume, Removal, Unpresent};
 use model::{Level, Name, PoolState, Size, code, event};
 use shard::{DiskOptions, GroupCommit, World};
-use sim::{DiskHandle, Sim};
+use sim::{DiskFaults, DiskHandle, Sim};
 use std::rc::Rc;
 use std::time::Duration;
 use volume::{Uuid, assemble, probe};
@@ -174,5 +174,23 @@ fn daemon_that_stops_while_it_watches_a_pool_lets_go_of_it() {
         }
         let node = node.revived(1, None).await;
         assert_eq!(node.state().await, PoolState::Healthy, "nobody else has it, and it needs no resync");
+    });
+}
+
+/// A write waits for a disk that does not answer within an hour: the daemon stops all the same, and names what has not ended.
+#[test]
+fn daemon_whose_disk_does_not_answer_stops_within_a_bound_and_says_what_waits() {
+    Sim::new(37).run(async move |sim| {
+        let (node, disks, mut host) = filled(&sim, &[]).await;
+        let hour = Duration::from_secs(3600);
+        disks[0].set_faults(DiskFaults { latency: hour..=hour, ..DiskFaults::default() });
+        let _task = host.submit_write(0, 0x77).await;
+        sim.sleep(Duration::from_secs(1)).await;
+        let began = sim.now();
+        let refusal = node.control.stop().await.unwrap_err();
+        assert_eq!(refusal.code, code::STOP_INCOMPLETE);
+        let waits = "commands of sessions that have ended, pool tank (the flush of its groups)";
+        assert_eq!(refusal.message, format!("not everything ended in its time: {waits}"));
+        assert!(sim.now().since(began) < Duration::from_secs(45), "{:?}", sim.now().since(began));
     });
 }

@@ -41,7 +41,12 @@ impl<W: World> Conductor<W> {
                 commands = tasks.len(),
                 "some sessions have commands that do not end; stopping without them"
             );
-            unended.push(format!("{} commands", tasks.len()));
+            // Commands of a session that has lost its connections are nobody's any more, and still under way.
+            unended.push(match tasks.len() {
+                0 => "commands of sessions that have ended".to_owned(),
+                1 => "a command".to_owned(),
+                count => format!("{count} commands"),
+            });
         }
         if self.within(COPIES_MAX, self.end_copies()).await.is_none() {
             tracing::warn!("some copies do not end; what they leave is cleared away when their pools are opened");
