@@ -25,11 +25,21 @@ impl<W: World> Conductor<W> {
             let hint = "choose another name, or remove that disk first";
             return Err(Refusal::new(code::NAME_TAKEN, format!("there is a disk {disk} already"), hint));
         }
-        let mut report = inspect::look_at(&self.seat.world, path, false).await?;
+        let mut report = self.look_at_disk(path).await?;
         report.name = Some(disk.clone());
         let known = KnownDisk { path: path.to_owned(), report: report.clone(), member: None };
         self.disks.borrow_mut().insert(disk.clone(), known);
         Ok(report)
+    }
+
+    /// What is at `path`. A member of a pool that can be opened for reading alone is known as well: its pool opens read-only.
+    async fn look_at_disk(&self, path: &str) -> Result<DiskReport, Refusal> {
+        let refusal = match inspect::look_at(&self.seat.world, path, false).await {
+            Err(refusal) if refusal.code == code::DISK_UNREADABLE => refusal,
+            looked => return looked,
+        };
+        let readable = inspect::look_at(&self.seat.world, path, true).await;
+        readable.ok().filter(|report| matches!(report.label, Label::Ours { .. })).ok_or(refusal)
     }
 
     pub(super) async fn close_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
@@ -182,7 +192,7 @@ impl<W: World> Conductor<W> {
         else {
             return;
         };
-        if let Ok(mut report) = inspect::look_at(&self.seat.world, &path, false).await
+        if let Ok(mut report) = self.look_at_disk(&path).await
             && let Some(known) = self.disks.borrow_mut().get_mut(disk)
         {
             report.name = Some(disk.clone());

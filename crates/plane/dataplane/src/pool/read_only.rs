@@ -2,7 +2,7 @@
 //!
 //! Every disk is laid below an overlay that keeps writes in memory, and the pool is recovered as always: what redo log, map logs
 //! and log device hold is shown from there. Nobody claims the pool, repairs it or tends its maps, and no host may write.
-//! `docs/adr/0016-pools-that-are-read-only.md` says why it is done so.
+//! `docs/adr/0018-pools-that-are-read-only.md` says why it is done so.
 
 use super::open::{Assembled, Looked, assemble_pool, find_pool, look_again, look_at};
 use super::own::{self, Taking};
@@ -12,11 +12,11 @@ use crate::overlay::{BYTES_MAX, Memory};
 use crate::seat::Seat;
 use futures_util::future::join_all;
 use model::{Name, PoolId, PoolReport, Refusal, Subject, VolumeReport, code, event};
-use shard::World;
+use shard::{DiskOptions, World};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-use volume::Owner;
 use volume::owner::WATCH;
+use volume::{BLOCK_BYTES, Owner};
 
 /// Why a pool is read-only whose operator wants it so.
 pub(super) const ASKED_FOR: &str = "it was imported with --read-only";
@@ -44,11 +44,14 @@ pub(super) async fn why_unwritable<W: World>(
     }
     // Disks that can be opened for reading alone were not there before.
     let readable = look_at(seat, candidates, true).await;
-    let cannot = |candidate: &&Candidate| crate::inspect::open(&seat.world, &candidate.path).is_err();
     let found = find_pool(&readable, id).is_ok();
     drop(readable);
-    let read_only = candidates.iter().find(cannot).filter(|_| found)?;
-    Some(format!("disk {} cannot be opened for writing", read_only.name))
+    let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
+    let mut candidates = candidates.iter().filter(|_| found);
+    candidates.find_map(|Candidate { name, path }| {
+        let error = seat.world.open_disk(path, options).err()?;
+        Some(format!("disk {name} cannot be opened for writing: {error}"))
+    })
 }
 
 /// The pool is open, nothing is written to its disks, and hosts may read its volumes.

@@ -1,0 +1,114 @@
+//! The real daemon in a control group with little memory: its defaults keep it below the limit.
+
+use crate::initiator::Initiator;
+use crate::serve::{Daemon, ask, end, wait_until_served};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const LIMIT: u64 = 512 << 20;
+const INITIATOR: &str = "iqn.2026-11.io.blockyard:client";
+/// The default size of the read cache there: a quarter.
+const CACHE: u64 = LIMIT / 4;
+/// What is read, in MiB: three times what the group may have.
+const VOLUME_MIB: u64 = 1536;
+/// One read: 64 KiB.
+const READ_BLOCKS: u32 = 128;
+const PLACES: u64 = VOLUME_MIB * 16;
+/// Has no divisor in common with [`PLACES`], so that each place has its turn.
+const STRIDE: u64 = 7919;
+
+/// A control group whose memory is limited. It is removed with its test.
+struct Group(PathBuf);
+
+impl Group {
+    /// None where no hierarchy for memory can be written, in the first version of control groups or in the second.
+    fn create() -> Option<Self> {
+        for hierarchy in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
+            let group = Path::new(hierarchy).join(format!("blockyard-test-{}", std::process::id()));
+            if fs::create_dir(&group).is_err() {
+                continue;
+            }
+            let group = Self(group);
+            // `/sys/fs/cgroup` is an ordinary folder where the hierarchies of the first version lie below it.
+            let limits = ["memory.limit_in_bytes", "memory.max"];
+            let set = limits.iter().map(|file| group.0.join(file)).filter(|file| file.exists());
+            if set.map(|file| fs::write(file, LIMIT.to_string())).any(|written| written.is_ok()) {
+                return Some(group);
+            }
+        }
+        None
+    }
+
+    fn has(&self, daemon: &Daemon) -> bool {
+        let processes = fs::read_to_string(self.0.join("cgroup.procs")).expect("the group is there");
+        processes.lines().any(|process| process == daemon.0.id().to_string())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // The kernel frees a group some moments after its last process has ended.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+}
+
+fn good(dir: &Path, line: &str) -> String {
+    let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
+    assert_eq!(outcome.code, 0, "{line}: {}{}", outcome.stdout, outcome.stderr);
+    outcome.stdout
+}
+
+fn start_in(group: &Group, dir: &Path) -> Daemon {
+    let script = "echo $$ > \"$0\"/cgroup.procs && exec \"$@\"";
+    let daemon = Command::new("sh")
+        .args(["-c", script])
+        .arg(&group.0)
+        .args([env!("CARGO_BIN_EXE_blockyard"), "serve", "--shards", "1", "--state-dir", "state", "--socket", "socket"])
+        .args(["--portal", "127.0.0.1:0", "--node", "test", "--log", "off", "--no-web"])
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .spawn();
+    Daemon(daemon.expect("a shell"))
+}
+
+#[test]
+fn daemon_in_a_small_control_group_serves_more_than_its_memory_and_is_not_killed() {
+    let Some(group) = Group::create() else {
+        println!("no control group with a memory limit can be created here: the daemon is not tried in one");
+        return;
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut daemon = start_in(&group, dir);
+    wait_until_served(dir);
+    assert!(group.has(&daemon));
+    good(dir, "disk add --name d0 --create 4GiB d0.img");
+    good(dir, "pool create tank --level raid0 d0");
+    good(dir, &format!("volume create tank/v {VOLUME_MIB}MiB"));
+    good(dir, &format!("host add client --initiator {INITIATOR}"));
+    good(dir, "present tank/v client --lun 0");
+    let (portals, targets) = (good(dir, "portal list --no-headers"), good(dir, "target list --no-headers"));
+    let portal = portals.split('\t').next().expect("a portal");
+    let target = targets.trim().split('\t').nth(1).expect("a name");
+    let mut session = Initiator::login(portal, INITIATOR, target);
+    // Out of order: a sequential stream passes the read cache by.
+    for place in 0..PLACES {
+        session.read(place * STRIDE % PLACES * u64::from(READ_BLOCKS), READ_BLOCKS).expect("it is read");
+    }
+    let doctor = ask(dir, &["doctor"]).stdout;
+    let shown: Value = serde_json::from_str(&good(dir, "volume show tank/v -o json")).expect("JSON");
+    let cached = shown["volume"]["cache"]["used"].as_u64().expect("a number of bytes");
+    assert!((CACHE / 2..=CACHE).contains(&cached), "{cached} bytes are cached");
+    let found = format!("is limited to 512 MiB ({}/", group.0.display());
+    assert!(doctor.contains(&found), "{doctor}");
+    assert!(daemon.0.try_wait().expect("it is ours").is_none(), "the daemon was killed");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}

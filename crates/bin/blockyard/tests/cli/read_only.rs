@@ -1,0 +1,273 @@
+//! Pools that the real daemon opens read-only: by `pool import --read-only`, on a file system that is mounted read-only, and on one
+//! that is full. Hosts read, their writes are refused, and nothing reaches the disks.
+
+use crate::initiator::{Initiator, WRITE_PROTECTED};
+use crate::serve::{Daemon, PATIENCE, ask, end, start_with, wait_until_served};
+use rustix::process::Signal;
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const INITIATOR: &str = "iqn.2026-11.io.blockyard:client";
+const DISKS: [&str; 2] = ["d0", "d1"];
+/// What the volume begins with: 1 MiB of this.
+const FILL: u8 = 7;
+const BLOCKS: u32 = 2048;
+
+fn good(dir: &Path, line: &str) -> String {
+    let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
+    assert_eq!(outcome.code, 0, "{line}: {}{}", outcome.stdout, outcome.stderr);
+    outcome.stdout
+}
+
+/// What the command prints once that is so; alerts are judged every few seconds.
+#[track_caller]
+fn wait_for(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) -> String {
+    let begun = Instant::now();
+    loop {
+        let said = ask(dir, &line.split(' ').collect::<Vec<_>>()).stdout;
+        if is_so(&said) {
+            return said;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{line}: {said}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The pool `tank` of two disks in the folder `disks`, with `tank/v` in it.
+fn create_pool(dir: &Path) {
+    for disk in DISKS {
+        good(dir, &format!("disk add --name {disk} --create 64MiB disks/{disk}.img"));
+    }
+    good(dir, "pool create tank --level raid1 d0 d1");
+    good(dir, "volume create tank/v 8MiB --thin");
+}
+
+fn present(dir: &Path) {
+    good(dir, &format!("host add client --initiator {INITIATOR}"));
+    good(dir, "present tank/v client --lun 0");
+}
+
+fn login(dir: &Path) -> Initiator {
+    let portals = good(dir, "portal list --no-headers");
+    let target = good(dir, "target list --no-headers");
+    let portal = portals.split('\t').next().expect("a portal");
+    Initiator::login(portal, INITIATOR, target.trim().split('\t').nth(1).expect("a name"))
+}
+
+fn write_data(dir: &Path) {
+    login(dir).write(0, BLOCKS, FILL).expect("the pool is open for writing");
+}
+
+/// The bytes of the disk files in `folder`.
+fn contents(folder: &Path) -> Vec<Vec<u8>> {
+    DISKS.map(|disk| fs::read(folder.join(format!("{disk}.img"))).expect("it is there")).into()
+}
+
+/// Hosts read the data, nothing can be written, and everybody is told so, with `why`; the files in `folder` stay as they are.
+#[track_caller]
+fn assert_read_only(dir: &Path, folder: &Path, why: &str) {
+    let before = contents(folder);
+    for line in [&["status"][..], &["status", "--check"], &["doctor"]] {
+        let said = ask(dir, line);
+        assert!(said.stdout.contains("read-only") && said.stdout.contains(why), "{line:?}: {}", said.stdout);
+        assert!(!said.stdout.contains("All good"), "{line:?}: {}", said.stdout);
+    }
+    assert_eq!(ask(dir, &["status", "--check"]).code, 7);
+    let shown = good(dir, "pool show tank");
+    assert!(shown.contains(&format!("read-only: {why}")), "{shown}");
+    for line in ["event list", "alert active"] {
+        let said = wait_for(dir, line, |said| said.contains("BY-E339"));
+        assert!(said.lines().any(|line| line.contains("BY-E339") && line.contains(why)), "{line}: {said}");
+    }
+    let mut session = login(dir);
+    assert!(session.is_write_protected());
+    assert_eq!(session.write(0, 8, 1), Err(WRITE_PROTECTED));
+    assert_eq!(session.write(u64::from(BLOCKS) * 2, 8, 1), Err(WRITE_PROTECTED));
+    assert!(session.read(0, BLOCKS).expect("it is read").iter().all(|&byte| byte == FILL));
+    let refused = ask(dir, &["volume", "create", "tank/w", "1MiB", "--thin"]);
+    assert!(refused.code == 4 && refused.stderr.contains("(BY-1429)"), "{}", refused.stderr);
+    assert!(contents(folder) == before, "a disk was written");
+}
+
+#[track_caller]
+fn assert_writable(dir: &Path) {
+    let status = ask(dir, &["status", "--check"]);
+    assert!(status.code == 0 && status.stdout.starts_with("All good"), "{}", status.stdout);
+    let mut session = login(dir);
+    assert!(!session.is_write_protected());
+    assert!(session.read(0, BLOCKS).expect("it is read").iter().all(|&byte| byte == FILL));
+    session.write(u64::from(BLOCKS), BLOCKS, FILL + 1).expect("it is written");
+    assert!(session.read(u64::from(BLOCKS), BLOCKS).expect("it is read").iter().all(|&byte| byte == FILL + 1));
+}
+
+/// Another node imports the pool read-only, after the node that had it has ended by this signal.
+fn import_read_only_after(signal: Signal) {
+    let (ours, theirs) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (ours, theirs) = (ours.path(), theirs.path());
+    let disks = ours.join("disks");
+    fs::create_dir(&disks).expect("a folder");
+    let mut daemon = start_with(ours, "alpha", &["--no-web"]);
+    wait_until_served(ours);
+    create_pool(ours);
+    present(ours);
+    write_data(ours);
+    assert_eq!(end(&mut daemon, signal).success(), signal == Signal::TERM);
+    let before = contents(&disks);
+
+    let mut other = start_with(theirs, "beta", &["--no-web"]);
+    wait_until_served(theirs);
+    for disk in DISKS {
+        good(theirs, &format!("disk add --name {disk} {}/{disk}.img", disks.display()));
+    }
+    // Read-only or not, a pool that its node did not export is taken from it only by force.
+    let import = ["pool", "import", "tank", "--read-only"];
+    let imported = ask(theirs, &import);
+    match signal {
+        Signal::KILL => {
+            assert!(imported.code == 4 && imported.stderr.contains("(BY-1422)"), "{}", imported.stderr);
+            good(theirs, "pool import tank --read-only --force");
+        }
+        _ => assert_eq!(imported.code, 0, "{}", imported.stderr),
+    }
+    present(theirs);
+    assert_read_only(theirs, &disks, "it was imported with --read-only");
+    assert!(end(&mut other, Signal::TERM).success());
+    assert!(contents(&disks) == before, "a disk was written");
+
+    // The node that had the pool finds nothing changed.
+    let mut daemon = start_with(ours, "alpha", &["--no-web"]);
+    wait_until_served(ours);
+    assert_writable(ours);
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+#[test]
+fn pool_is_imported_read_only_after_a_clean_stop_of_its_node() {
+    import_read_only_after(Signal::TERM);
+}
+
+#[test]
+fn pool_is_imported_read_only_after_a_kill_of_its_node() {
+    import_read_only_after(Signal::KILL);
+}
+
+/// A mount namespace with a small file system for disks, which goes with the process that holds it.
+struct SmallFileSystem {
+    holder: Daemon,
+    dir: PathBuf,
+}
+
+impl SmallFileSystem {
+    fn mount(dir: &Path) -> Self {
+        fs::create_dir(dir.join("disks")).expect("a folder");
+        let script = "mount -t tmpfs -o size=32m tmpfs disks && echo mounted && exec cat";
+        let mut holder = Command::new("unshare")
+            .args(["--mount", "--map-root-user", "sh", "-c", script])
+            .current_dir(dir)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("there is unshare, of util-linux");
+        let mut line = String::new();
+        let stdout = holder.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("text");
+        assert_eq!(line, "mounted\n");
+        Self { holder: Daemon(holder), dir: dir.to_path_buf() }
+    }
+
+    /// A command that runs in the namespace, in the test's folder.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command
+            .args(["--user", "--mount", "--preserve-credentials", "--target", &self.holder.0.id().to_string()])
+            .args(["sh", "-c", "cd \"$0\" && exec \"$@\""])
+            .arg(&self.dir)
+            .args(words)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn remount(&self, how: &str) {
+        let status = self.command(&["mount", "-o", &format!("remount,{how}"), "disks"]).status();
+        assert!(status.expect("there is nsenter, of util-linux").success());
+    }
+
+    fn start(&self) -> Daemon {
+        let serve = ["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"];
+        let more = ["--node", "test", "--log", "off", "--no-web"];
+        let words = [&[env!("CARGO_BIN_EXE_blockyard")][..], &serve, &more].concat();
+        let daemon = Daemon(self.command(&words).spawn().expect("there is nsenter, of util-linux"));
+        wait_until_served(&self.dir);
+        daemon
+    }
+
+    /// The folder of the disks, as it is seen from outside.
+    fn disks(&self) -> PathBuf {
+        let root = PathBuf::from(format!("/proc/{}/root", self.holder.0.id()));
+        root.join(self.dir.strip_prefix("/").expect("absolute")).join("disks")
+    }
+
+    /// Takes all space that is left.
+    fn fill(&self) {
+        let mut file = fs::File::create(self.disks().join("filler")).expect("makes the file");
+        let error = (0..1 << 14).find_map(|_| file.write_all(&[1; 4096]).err()).expect("the file system is small");
+        assert_eq!(error.kind(), ErrorKind::StorageFull);
+    }
+
+    /// Frees what [`Self::fill`] took.
+    fn empty(&self) {
+        fs::remove_file(self.disks().join("filler")).expect("it was made");
+    }
+}
+
+#[test]
+fn pool_on_a_file_system_that_is_mounted_read_only_opens_read_only_and_is_written_again_after_another_import() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let file_system = SmallFileSystem::mount(dir);
+    let mut daemon = file_system.start();
+    create_pool(dir);
+    present(dir);
+    write_data(dir);
+    for signal in [Signal::TERM, Signal::KILL] {
+        end(&mut daemon, signal);
+        file_system.remount("ro");
+        let before = contents(&file_system.disks());
+        daemon = file_system.start();
+        wait_for(dir, "volume show tank/v", |said| said.contains("online"));
+        assert_read_only(dir, &file_system.disks(), "disk d0 cannot be opened for writing: Read-only file system");
+        assert!(contents(&file_system.disks()) == before, "a disk was written");
+        file_system.remount("rw");
+        // Presentations stay.
+        good(dir, "pool import tank");
+        assert_writable(dir);
+    }
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+#[test]
+fn pool_on_a_full_file_system_opens_read_only_and_is_written_again_once_there_is_room() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let file_system = SmallFileSystem::mount(dir);
+    let mut daemon = file_system.start();
+    create_pool(dir);
+    present(dir);
+    write_data(dir);
+    // What the hosts wrote last is in the logs, and its map has no place yet.
+    end(&mut daemon, Signal::KILL);
+    file_system.fill();
+    daemon = file_system.start();
+    // A write that finds no room is tried again for seconds.
+    wait_for(dir, "volume show tank/v", |said| said.contains("online"));
+    assert_read_only(dir, &file_system.disks(), "disk d0 refuses writes: no space left");
+    file_system.empty();
+    good(dir, "pool export tank --force");
+    good(dir, "pool import tank");
+    good(dir, "present tank/v client --lun 0");
+    assert_writable(dir);
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
