@@ -2,21 +2,14 @@
 
 pub mod servers;
 
-use crate::serve::{PATIENCE, ask, end, start, wait_until_served};
+use crate::serve::{PATIENCE, ask, ask_line, end, good, start, wait_until_served};
 use rustix::process::Signal;
 use serde_json::Value;
 use servers::{Mailbox, Webhook};
 use std::fs;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const SECRET: &str = "sixteen bytes of";
-
-fn good(dir: &Path, line: &str) -> String {
-    let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
-    assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
-    outcome.stdout
-}
 
 #[track_caller]
 fn await_that(what: &str, is_so: impl Fn() -> bool) {
@@ -126,7 +119,7 @@ fn receiver_that_cannot_be_told_is_said_why_and_is_an_event_once() {
     let events = good(dir, "event list --no-headers");
     assert_eq!(events.matches("receiver other cannot be told").count(), 1, "{events}");
     let refused = |line: &str, wanted: &str| {
-        let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
+        let outcome = ask_line(dir, line);
         assert!(outcome.code != 0 && outcome.stderr.contains(wanted), "{line}: {}", outcome.stderr);
     };
     refused("alert add far --webhook http://10.0.0.1/", "in the clear nothing is told to another machine");

@@ -1,7 +1,7 @@
 //! The lines that `present` and `connect` print, run as they stand by the clients that they are for, for every form of a LUN
 //! and through addresses that are forwarded.
 
-use crate::serve::{Daemon, ask, end, start, wait_until_served};
+use crate::serve::{Daemon, ask, end, good, start, wait_until_served};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -57,12 +57,6 @@ fn is_here(program: &str) -> bool {
         eprintln!("{program} is not installed: its lines are not tried");
     }
     runs
-}
-
-fn good(dir: &Path, line: &str) -> String {
-    let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
-    assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
-    outcome.stdout
 }
 
 /// What a line as it was printed says when a shell runs it, with what is to be typed on its standard input.

@@ -1,21 +1,10 @@
 //! The key of a pool with encrypted volumes, in the hands of an operator.
 
-use crate::lab::Outcome;
-use crate::serve::{Daemon, ask, end, start, start_with, wait_until_served};
+use crate::serve::{Daemon, ask_line, end, good, start, start_with, wait_until_served};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-
-fn ask_line(dir: &Path, line: &str) -> Outcome {
-    ask(dir, &line.split(' ').collect::<Vec<_>>())
-}
-
-fn good(dir: &Path, line: &str) -> String {
-    let outcome = ask_line(dir, line);
-    assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
-    outcome.stdout
-}
 
 fn refused(dir: &Path, line: &str) -> String {
     let outcome = ask_line(dir, line);

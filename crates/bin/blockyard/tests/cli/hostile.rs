@@ -1,6 +1,6 @@
 //! The real daemon does what strangers make it do ten thousand times: it does not grow, and is never the same twice.
 
-use crate::serve::{Daemon, ask, end, start, wait_until_served};
+use crate::serve::{Daemon, ask, cell, end, good, start, wait_until_served};
 use iscsi::pdu::{
     BHS_BYTES, Bhs, Cid, CmdSn, InitiatorTaskTag, Isid, LoginRequest, LogoutReason, LogoutRequest, SegmentLengths,
     Stage, StatSn, Transit,
@@ -9,7 +9,6 @@ use rustix::process::Signal;
 use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
 
 const ROUNDS: usize = 10_000;
 const LOGIN: LoginRequest = LoginRequest {
@@ -71,16 +70,6 @@ fn ten_thousand_sessions_of_strangers_that_come_and_go_leave_nothing() {
     assert!(late.descriptors <= early.descriptors + 1, "{early:?}, then {late:?}");
     assert!(late.resident_kib < early.resident_kib + 2048, "{early:?}, then {late:?}");
     end(&mut daemon, Signal::TERM);
-}
-
-fn good(dir: &Path, line: &str) {
-    let done = ask(dir, &line.split(' ').collect::<Vec<_>>());
-    assert_eq!(done.code, 0, "{line}: {}", done.stderr);
-}
-
-fn cell(dir: &Path, table: &str, column: usize) -> String {
-    let told = ask(dir, &[table, "list", "--no-headers"]).stdout;
-    told.split('\t').nth(column).expect("a cell").trim().to_owned()
 }
 
 /// What the daemon has taken from the system.

@@ -1,5 +1,6 @@
 //! An iSCSI initiator with one session over TCP, for tests of the real daemon: one command after the other.
 
+use crate::serve::{cell, good};
 use block::Buf;
 use iscsi::initiator::{Command, Config, Connection, DataIn, Event};
 use iscsi::login::InitiatorConfig;
@@ -8,6 +9,7 @@ use iscsi::{Gathered, IscsiName};
 use shard::Time;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ pub type Triple = (u8, u8, u8);
 ///
 /// *Source*: SBC-4 §4.12.
 pub const WRITE_PROTECTED: Triple = (7, 0x27, 0);
+const NAME: &str = "iqn.2026-11.io.blockyard:client";
 const UNIT_ATTENTION: u8 = 6;
 const BLOCK_BYTES: usize = 512;
 
@@ -27,11 +30,18 @@ pub struct Initiator {
     begun: Instant,
 }
 
+/// The host of [`Initiator`] sees `tank/v` as LUN 0.
+pub fn present(dir: &Path) {
+    good(dir, &format!("host add client --initiator {NAME}"));
+    good(dir, "present tank/v client --lun 0");
+}
+
 impl Initiator {
-    /// The login has succeeded, without authentication, and the unit is ready.
-    pub fn login(portal: &str, initiator: &str, target: &str) -> Self {
+    /// The login to the daemon of the folder has succeeded, without authentication, and the unit is ready.
+    pub fn login(dir: &Path) -> Self {
+        let (portal, target) = (cell(dir, "portal", 0), cell(dir, "target", 1));
         let name = |text: &str| IscsiName::parse(text).expect("an iSCSI name");
-        let config = Config::new(InitiatorConfig::new(name(initiator), Some(name(target))));
+        let config = Config::new(InitiatorConfig::new(name(NAME), Some(name(&target))));
         let stream = TcpStream::connect(portal).expect("the portal is open");
         stream.set_nodelay(true).expect("an open socket");
         stream.set_read_timeout(Some(Duration::from_secs(10))).expect("an open socket");

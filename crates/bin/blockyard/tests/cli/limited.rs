@@ -1,7 +1,7 @@
 //! The real daemon in a control group with little memory: its defaults keep it below the limit.
 
-use crate::initiator::Initiator;
-use crate::serve::{Daemon, ask, end, wait_until_served};
+use crate::initiator::{Initiator, present};
+use crate::serve::{Daemon, SERVE, ask, end, good, wait_until_served};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const LIMIT: u64 = 512 << 20;
-const INITIATOR: &str = "iqn.2026-11.io.blockyard:client";
 /// The default size of the read cache there: a quarter.
 const CACHE: u64 = LIMIT / 4;
 /// What is read, in MiB: three times what the group may have.
@@ -60,19 +59,14 @@ impl Drop for Group {
     }
 }
 
-fn good(dir: &Path, line: &str) -> String {
-    let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
-    assert_eq!(outcome.code, 0, "{line}: {}{}", outcome.stdout, outcome.stderr);
-    outcome.stdout
-}
-
 fn start_in(group: &Group, dir: &Path) -> Daemon {
     let script = "echo $$ > \"$0\"/cgroup.procs && exec \"$@\"";
     let daemon = Command::new("sh")
         .args(["-c", script])
         .arg(&group.0)
-        .args([env!("CARGO_BIN_EXE_blockyard"), "serve", "--shards", "1", "--state-dir", "state", "--socket", "socket"])
-        .args(["--portal", "127.0.0.1:0", "--node", "test", "--log", "off", "--no-web"])
+        .arg(env!("CARGO_BIN_EXE_blockyard"))
+        .args(SERVE)
+        .args(["--node", "test", "--log", "off", "--no-web"])
         .current_dir(dir)
         .stdin(Stdio::null())
         .spawn();
@@ -93,12 +87,8 @@ fn daemon_in_a_small_control_group_serves_more_than_its_memory_and_is_not_killed
     good(dir, "disk add --name d0 --create 4GiB d0.img");
     good(dir, "pool create tank --level raid0 d0");
     good(dir, &format!("volume create tank/v {VOLUME_MIB}MiB"));
-    good(dir, &format!("host add client --initiator {INITIATOR}"));
-    good(dir, "present tank/v client --lun 0");
-    let (portals, targets) = (good(dir, "portal list --no-headers"), good(dir, "target list --no-headers"));
-    let portal = portals.split('\t').next().expect("a portal");
-    let target = targets.trim().split('\t').nth(1).expect("a name");
-    let mut session = Initiator::login(portal, INITIATOR, target);
+    present(dir);
+    let mut session = Initiator::login(dir);
     // Out of order: a sequential stream passes the read cache by.
     for place in 0..PLACES {
         session.read(place * STRIDE % PLACES * u64::from(READ_BLOCKS), READ_BLOCKS).expect("it is read");

@@ -1,8 +1,8 @@
 //! Pools that the real daemon opens read-only: by `pool import --read-only`, on a file system that is mounted read-only, and on one
 //! that is full. Hosts read, their writes are refused, and nothing reaches the disks.
 
-use crate::initiator::{Initiator, WRITE_PROTECTED};
-use crate::serve::{Daemon, PATIENCE, ask, end, start_with, wait_until_served};
+use crate::initiator::{Initiator, WRITE_PROTECTED, present};
+use crate::serve::{Daemon, PATIENCE, SERVE, ask, ask_line, end, good, start_with, wait_until_served};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -10,24 +10,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const INITIATOR: &str = "iqn.2026-11.io.blockyard:client";
 const DISKS: [&str; 2] = ["d0", "d1"];
 /// What the volume begins with: 1 MiB of this.
 const FILL: u8 = 7;
 const BLOCKS: u32 = 2048;
-
-fn good(dir: &Path, line: &str) -> String {
-    let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
-    assert_eq!(outcome.code, 0, "{line}: {}{}", outcome.stdout, outcome.stderr);
-    outcome.stdout
-}
 
 /// What the command prints once that is so; alerts are judged every few seconds.
 #[track_caller]
 fn wait_for(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) -> String {
     let begun = Instant::now();
     loop {
-        let said = ask(dir, &line.split(' ').collect::<Vec<_>>()).stdout;
+        let said = ask_line(dir, line).stdout;
         if is_so(&said) {
             return said;
         }
@@ -36,29 +29,15 @@ fn wait_for(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) -> String {
     }
 }
 
-/// The pool `tank` of two disks in the folder `disks`, with `tank/v` in it.
-fn create_pool(dir: &Path) {
+/// The pool `tank` of two disks in the folder `disks`, with `tank/v` in it, which a host has written to.
+fn furnish(dir: &Path) {
     for disk in DISKS {
         good(dir, &format!("disk add --name {disk} --create 64MiB disks/{disk}.img"));
     }
     good(dir, "pool create tank --level raid1 d0 d1");
     good(dir, "volume create tank/v 8MiB --thin");
-}
-
-fn present(dir: &Path) {
-    good(dir, &format!("host add client --initiator {INITIATOR}"));
-    good(dir, "present tank/v client --lun 0");
-}
-
-fn login(dir: &Path) -> Initiator {
-    let portals = good(dir, "portal list --no-headers");
-    let target = good(dir, "target list --no-headers");
-    let portal = portals.split('\t').next().expect("a portal");
-    Initiator::login(portal, INITIATOR, target.trim().split('\t').nth(1).expect("a name"))
-}
-
-fn write_data(dir: &Path) {
-    login(dir).write(0, BLOCKS, FILL).expect("the pool is open for writing");
+    present(dir);
+    Initiator::login(dir).write(0, BLOCKS, FILL).expect("the pool is open for writing");
 }
 
 /// The bytes of the disk files in `folder`.
@@ -82,7 +61,7 @@ fn assert_read_only(dir: &Path, folder: &Path, why: &str) {
         let said = wait_for(dir, line, |said| said.contains("BY-E339"));
         assert!(said.lines().any(|line| line.contains("BY-E339") && line.contains(why)), "{line}: {said}");
     }
-    let mut session = login(dir);
+    let mut session = Initiator::login(dir);
     assert!(session.is_write_protected());
     assert_eq!(session.write(0, 8, 1), Err(WRITE_PROTECTED));
     assert_eq!(session.write(u64::from(BLOCKS) * 2, 8, 1), Err(WRITE_PROTECTED));
@@ -96,7 +75,7 @@ fn assert_read_only(dir: &Path, folder: &Path, why: &str) {
 fn assert_writable(dir: &Path) {
     let status = ask(dir, &["status", "--check"]);
     assert!(status.code == 0 && status.stdout.starts_with("All good"), "{}", status.stdout);
-    let mut session = login(dir);
+    let mut session = Initiator::login(dir);
     assert!(!session.is_write_protected());
     assert!(session.read(0, BLOCKS).expect("it is read").iter().all(|&byte| byte == FILL));
     session.write(u64::from(BLOCKS), BLOCKS, FILL + 1).expect("it is written");
@@ -111,9 +90,7 @@ fn import_read_only_after(signal: Signal) {
     fs::create_dir(&disks).expect("a folder");
     let mut daemon = start_with(ours, "alpha", &["--no-web"]);
     wait_until_served(ours);
-    create_pool(ours);
-    present(ours);
-    write_data(ours);
+    furnish(ours);
     assert_eq!(end(&mut daemon, signal).success(), signal == Signal::TERM);
     let before = contents(&disks);
 
@@ -161,6 +138,14 @@ struct SmallFileSystem {
 }
 
 impl SmallFileSystem {
+    /// The file system, and a daemon with its pool there.
+    fn furnished(dir: &Path) -> (Self, Daemon) {
+        let file_system = Self::mount(dir);
+        let daemon = file_system.start();
+        furnish(dir);
+        (file_system, daemon)
+    }
+
     fn mount(dir: &Path) -> Self {
         fs::create_dir(dir.join("disks")).expect("a folder");
         let script = "mount -t tmpfs -o size=32m tmpfs disks && echo mounted && exec cat";
@@ -196,9 +181,8 @@ impl SmallFileSystem {
     }
 
     fn start(&self) -> Daemon {
-        let serve = ["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"];
         let more = ["--node", "test", "--log", "off", "--no-web"];
-        let words = [&[env!("CARGO_BIN_EXE_blockyard")][..], &serve, &more].concat();
+        let words = [&[env!("CARGO_BIN_EXE_blockyard")][..], &SERVE, &more].concat();
         let daemon = Daemon(self.command(&words).spawn().expect("there is nsenter, of util-linux"));
         wait_until_served(&self.dir);
         daemon
@@ -227,11 +211,7 @@ impl SmallFileSystem {
 fn pool_on_a_file_system_that_is_mounted_read_only_opens_read_only_and_is_written_again_after_another_import() {
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
-    let file_system = SmallFileSystem::mount(dir);
-    let mut daemon = file_system.start();
-    create_pool(dir);
-    present(dir);
-    write_data(dir);
+    let (file_system, mut daemon) = SmallFileSystem::furnished(dir);
     for signal in [Signal::TERM, Signal::KILL] {
         end(&mut daemon, signal);
         file_system.remount("ro");
@@ -252,11 +232,7 @@ fn pool_on_a_file_system_that_is_mounted_read_only_opens_read_only_and_is_writte
 fn pool_on_a_full_file_system_opens_read_only_and_is_written_again_once_there_is_room() {
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
-    let file_system = SmallFileSystem::mount(dir);
-    let mut daemon = file_system.start();
-    create_pool(dir);
-    present(dir);
-    write_data(dir);
+    let (file_system, mut daemon) = SmallFileSystem::furnished(dir);
     // What the hosts wrote last is in the logs, and its map has no place yet.
     end(&mut daemon, Signal::KILL);
     file_system.fill();

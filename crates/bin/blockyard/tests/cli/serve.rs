@@ -9,6 +9,10 @@ use std::time::{Duration, Instant};
 /// How long the daemon may take to start or to end; two cores are shared with other tests.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How a daemon is started in the folder of its test.
+pub const SERVE: [&str; 9] =
+    ["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"];
+
 /// A daemon that ends with its test, also when that fails.
 pub struct Daemon(pub Child);
 
@@ -30,7 +34,7 @@ fn start_node(dir: &Path, node: &str) -> Daemon {
 
 pub fn start_with(dir: &Path, node: &str, more: &[&str]) -> Daemon {
     let daemon = Command::new(env!("CARGO_BIN_EXE_blockyard"))
-        .args(["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"])
+        .args(SERVE)
         .args(["--node", node])
         .args(if more.contains(&"--log") { &[][..] } else { &["--log", "warn"] })
         .args(more)
@@ -42,6 +46,25 @@ pub fn start_with(dir: &Path, node: &str, more: &[&str]) -> Daemon {
 
 pub fn ask(dir: &Path, arguments: &[&str]) -> crate::lab::Outcome {
     run_in(dir.to_path_buf(), arguments, &[("BLOCKYARD_SOCKET", "socket")])
+}
+
+/// As [`ask`], of the words of a line.
+pub fn ask_line(dir: &Path, line: &str) -> crate::lab::Outcome {
+    ask(dir, &line.split(' ').collect::<Vec<_>>())
+}
+
+/// What the line prints, which must succeed.
+#[track_caller]
+pub fn good(dir: &Path, line: &str) -> String {
+    let outcome = ask_line(dir, line);
+    assert_eq!(outcome.code, 0, "{line}: {}{}", outcome.stdout, outcome.stderr);
+    outcome.stdout
+}
+
+/// A cell of the first row of the list.
+pub fn cell(dir: &Path, table: &str, column: usize) -> String {
+    let told = ask(dir, &[table, "list", "--no-headers"]).stdout;
+    told.split('\t').nth(column).expect("a cell").trim().to_owned()
 }
 
 pub fn wait_until_served(dir: &Path) {
@@ -89,12 +112,7 @@ fn disk_that_failed_by_accident_is_its_own_replacement() {
     let dir = dir.path();
     let mut daemon = start(dir);
     wait_until_served(dir);
-    let good = |line: &str| {
-        let words: Vec<&str> = line.split(' ').collect();
-        let outcome = ask(dir, &words);
-        assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
-        outcome.stdout
-    };
+    let good = |line: &str| good(dir, line);
     for disk in ["d0", "d1", "d2"] {
         good(&format!("disk add --name {disk} --create 64MiB {disk}.img"));
     }
@@ -115,11 +133,6 @@ fn pool_of_another_machine_is_imported_when_that_has_let_go_of_it_or_is_told_to_
     let (ours, theirs) = (ours.path(), theirs.path());
     let mut daemon = start_node(ours, "alpha");
     wait_until_served(ours);
-    let good = |dir: &Path, line: &str| {
-        let outcome = ask(dir, &line.split(' ').collect::<Vec<_>>());
-        assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
-        outcome.stdout
-    };
     for disk in ["d0", "d1"] {
         good(ours, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
     }
@@ -198,10 +211,7 @@ fn daemon_keeps_every_rule_that_conform_tries() {
     ] {
         assert_eq!(ask(dir.path(), arguments).code, 0, "{arguments:?}");
     }
-    let cell = |table: &str, column: usize| {
-        let told = ask(dir.path(), &[table, "list", "--no-headers"]).stdout;
-        told.split('\t').nth(column).expect("a cell").trim().to_owned()
-    };
+    let cell = |table: &str, column: usize| cell(dir.path(), table, column);
     let url = format!("iscsi://{}/{}", cell("portal", 0), cell("target", 1));
     let tried = ask(dir.path(), &["conform", &url, "--destructive"]);
     assert_eq!(tried.code, 0, "{}{}", tried.stdout, tried.stderr);
@@ -319,10 +329,7 @@ fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
     ] {
         assert_eq!(ask(dir.path(), arguments).code, 0, "{arguments:?}");
     }
-    let cell = |table: &str, column: usize| {
-        let told = ask(dir.path(), &[table, "list", "--no-headers"]).stdout;
-        told.split('\t').nth(column).expect("a cell").trim().to_owned()
-    };
+    let cell = |table: &str, column: usize| cell(dir.path(), table, column);
     let url = format!("iscsi://{}/{}", cell("portal", 0), cell("target", 1));
     let missing = |lun: u16, purpose: &str| {
         let told = ask(dir.path(), &["ready", "--for", purpose, &format!("{url}/{lun}"), "--no-headers"]);

@@ -1,21 +1,10 @@
 //! The state of a real array under damage: what is served is what was written, or an older version and nothing is changed.
 
-use crate::lab::Outcome;
-use crate::serve::{Daemon, PATIENCE, ask, end, start, start_with, wait_until_served};
+use crate::serve::{Daemon, PATIENCE, ask, ask_line, end, good, start, start_with, wait_until_served};
 use rustix::process::Signal;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-fn say(dir: &Path, line: &str) -> Outcome {
-    ask(dir, &line.split(' ').collect::<Vec<_>>())
-}
-
-fn good(dir: &Path, line: &str) -> String {
-    let outcome = say(dir, line);
-    assert_eq!(outcome.code, 0, "{line}: {}", outcome.stderr);
-    outcome.stdout
-}
 
 fn serve(dir: &Path) -> Daemon {
     let daemon = start(dir);
@@ -62,9 +51,9 @@ fn name_that_a_disk_has_changed_is_not_believed_and_changes_wait_until_an_older_
     let hosts = good(dir, "host list");
     assert!(hosts.contains(":alpha") && !hosts.contains(":bet"), "{hosts}");
     assert!(good(dir, "state show").contains("is damaged: its checksum does not match"));
-    assert_eq!(say(dir, "status --check").code, 7);
+    assert_eq!(ask_line(dir, "status --check").code, 7);
     assert!(good(dir, "event list").contains("BY-E921"));
-    let refused = say(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
+    let refused = ask_line(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
     assert_eq!(refused.code, 4, "{}", refused.stderr);
     assert!(
         refused.stderr.contains("BY-1821") && refused.stderr.contains("blockyard state accept"),
@@ -75,13 +64,13 @@ fn name_that_a_disk_has_changed_is_not_believed_and_changes_wait_until_an_older_
 
     let mut daemon = serve(dir);
     assert_eq!(
-        say(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma").code,
+        ask_line(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma").code,
         4,
         "a restart accepts nothing"
     );
     good(dir, "state accept");
     good(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
-    assert_eq!(say(dir, "status --check").code, 0);
+    assert_eq!(ask_line(dir, "status --check").code, 0);
     assert!(end(&mut daemon, Signal::TERM).success());
     let mut daemon = serve(dir);
     let hosts = good(dir, "host list");
@@ -113,9 +102,9 @@ fn array_does_not_begin_anew_beside_what_shows_that_there_was_one() {
     assert!(good(dir, "host list").contains(":alpha"));
 
     fs::rename(dir.join("state"), dir.join("away")).expect("moves");
-    let refused = say(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
+    let refused = ask_line(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
     assert!(refused.code != 0 && refused.stderr.contains("BY-1822"), "{}", refused.stderr);
-    assert_eq!(say(dir, "status --check").code, 7);
+    assert_eq!(ask_line(dir, "status --check").code, 7);
     fs::rename(dir.join("away"), dir.join("state")).expect("moves back");
     good(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
     assert!(end(&mut daemon, Signal::TERM).success());
@@ -183,7 +172,7 @@ fn lost_state_is_taken_from_a_copy_that_an_operator_chooses() {
     let listed = good(dir, "state recover d0.img d1.img --state-dir state");
     let version = listed.split(' ').nth(1).expect("a version");
     assert!(listed.contains("on d0.img, d1.img: no difference"), "{listed}");
-    assert_eq!(say(dir, "state recover d0.img --state-dir state --take 999999").code, 3);
+    assert_eq!(ask_line(dir, "state recover d0.img --state-dir state --take 999999").code, 3);
     good(dir, &format!("state recover d0.img d1.img --state-dir state --take {version}"));
     let mut daemon = serve(dir);
     assert!(good(dir, "host list").contains(":alpha"));
@@ -206,7 +195,7 @@ fn audit_that_is_damaged_or_cannot_be_read_stops_no_volume() {
     bytes[at] ^= 0x80;
     fs::write(&file, &bytes).expect("writes");
     let mut daemon = serve(dir);
-    let verified = say(dir, "audit verify");
+    let verified = ask_line(dir, "audit verify");
     assert!(verified.code == 1 && verified.stdout.contains("record 2 is not as it was written"), "{}", verified.stdout);
     assert!(good(dir, "event list").contains("BY-E511"));
     good(dir, "host add beta --initiator iqn.2001-01.org.example:beta");
@@ -215,10 +204,10 @@ fn audit_that_is_damaged_or_cannot_be_read_stops_no_volume() {
     fs::rename(dir.join("state/audit"), dir.join("audit")).expect("moves");
     fs::write(dir.join("state/audit"), "no folder").expect("writes");
     let mut daemon = serve(dir);
-    let refused = say(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
+    let refused = ask_line(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
     assert!(refused.code != 0 && refused.stderr.contains("BY-1824"), "{}", refused.stderr);
     assert!(!good(dir, "host list").contains(":gamma"));
-    assert_eq!(say(dir, "status --check").code, 7);
+    assert_eq!(ask_line(dir, "status --check").code, 7);
     fs::remove_file(dir.join("state/audit")).expect("removes");
     fs::rename(dir.join("audit"), dir.join("state/audit")).expect("moves back");
     good(dir, "host add gamma --initiator iqn.2001-01.org.example:gamma");
