@@ -2,17 +2,6 @@
 
 use crate::Extent;
 use std::fmt;
-use std::time::Duration;
-
-/// How long is waited before each further try of a write that a device refuses for want of space: about four seconds, well
-/// below the time after which hosts give up. Somebody may make room on the file system below a file-backed disk meanwhile.
-pub const WANT_OF_SPACE_PAUSES: [Duration; 5] = [
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-    Duration::from_millis(600),
-    Duration::from_secs(1),
-    Duration::from_secs(2),
-];
 
 /// A medium failed to do what it was asked.
 ///

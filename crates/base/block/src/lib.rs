@@ -16,5 +16,5 @@ mod rope;
 pub use address::{Blocks, Extent, Lba};
 pub use buf::{Buf, PAGE_BYTES, View, pool};
 pub use device::{Best, BlockDevice, Geometry, Rank, Run, Space, Stable, Written};
-pub use error::{IoError, IoErrorKind, WANT_OF_SPACE_PAUSES};
+pub use error::{IoError, IoErrorKind};
 pub use rope::Rope;

@@ -6,6 +6,7 @@
 
 pub mod executor;
 pub mod group;
+pub mod insist;
 pub mod mailbox;
 pub mod range_lock;
 pub mod signal;
@@ -16,6 +17,7 @@ pub mod world;
 
 pub use executor::Executor;
 pub use group::GroupCommit;
+pub use insist::{WANT_OF_SPACE_PAUSES, insist};
 pub use range_lock::{RangeGuard, RangeLocks};
 pub use signal::{Signal, yield_now};
 pub use slots::Slots;

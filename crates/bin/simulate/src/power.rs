@@ -54,15 +54,15 @@ impl Stage {
 
     fn forget_what_was_under_way(&self, volumes: &[Presented], torn: Torn) -> Torn {
         tracing::info!(at = self.world.now().0, ?torn, "the plug is pulled");
-        self.doubt_what_failed(volumes, torn)
+        self.doubt_what_failed(volumes, torn);
+        torn
     }
 
     /// Of writes that were not answered with GOOD nobody can tell whether they are there once the pool is opened anew.
-    pub fn doubt_what_failed(&self, volumes: &[Presented], torn: Torn) -> Torn {
+    pub fn doubt_what_failed(&self, volumes: &[Presented], torn: Torn) {
         for volume in volumes {
             volume.unit.oracle.borrow_mut().crash(torn);
         }
-        torn
     }
 
     /// What the order comes to, unless it is time to pull the plug before.

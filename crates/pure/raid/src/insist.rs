@@ -6,7 +6,8 @@
 
 use crate::array::Core;
 use crate::commit::{Change, Ended, Op, Ops};
-use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View, WANT_OF_SPACE_PAUSES, Written};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View, Written};
+use shard::WANT_OF_SPACE_PAUSES;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Core<D> {
@@ -47,21 +48,21 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn insist(
         &self,
         member: u16,
-        mut refused: IoError,
+        refused: IoError,
         attempt: impl AsyncFn() -> Result<Written, IoError>,
     ) -> Result<Written, IoError> {
         let pause = self.protected.as_ref().and_then(|protected| protected.options.pause.clone());
         let Some(pause) = pause else { return Err(refused) };
-        for duration in WANT_OF_SPACE_PAUSES {
-            pause(duration).await;
+        let may_pass = |error: &IoError| self.may_pass(member, *error);
+        let again = async || {
             self.serving(refused.extent)?;
-            match attempt().await {
-                Err(error) if self.may_pass(member, error) => refused = error,
-                written => return written,
-            }
+            attempt().await
+        };
+        let written = shard::insist(&pause, Err(refused), may_pass, again).await;
+        if written.as_ref().is_err_and(may_pass) {
+            self.member(member).is_full.set(true);
         }
-        self.member(member).is_full.set(true);
-        Err(refused)
+        written
     }
 
     /// Those of the refused blocks that the members do not take either when they are asked again for some seconds.

@@ -14,10 +14,10 @@ use crate::error::PoolError;
 use crate::owner::{Loss, Owner, Sight};
 use crate::slot;
 use crate::waiters::Waiters;
-use block::{BlockDevice, IoError, IoErrorKind, Stable, View, WANT_OF_SPACE_PAUSES};
+use block::{BlockDevice, IoError, IoErrorKind, Stable, View};
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
-use shard::{Pause, Spawner};
+use shard::{Pause, Spawner, insist};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -404,15 +404,11 @@ async fn commit_one<D: BlockDevice>(
     guard: Option<Owner>,
     pause: Option<Pause>,
 ) -> Took<D> {
-    let mut result = commit_to(id, &disk, &slot, guard.as_ref()).await;
+    let attempt = async || commit_to(id, &disk, &slot, guard.as_ref()).await;
+    let may_pass = |missed: &Missed| matches!(missed, Missed::Io(IoError { kind: IoErrorKind::NoSpace, .. }));
+    let mut result = attempt().await;
     if let Some(pause) = pause {
-        for duration in WANT_OF_SPACE_PAUSES {
-            if !matches!(result, Err(Missed::Io(IoError { kind: IoErrorKind::NoSpace, .. }))) {
-                break;
-            }
-            pause(duration).await;
-            result = commit_to(id, &disk, &slot, guard.as_ref()).await;
-        }
+        result = insist(&pause, result, may_pass, attempt).await;
     }
     Took { id, disk, result }
 }

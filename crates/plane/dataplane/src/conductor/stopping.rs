@@ -18,7 +18,7 @@ const SESSIONS_MAX: Duration = Duration::from_secs(10);
 /// How long copies may take.
 const COPIES_MAX: Duration = Duration::from_secs(5);
 /// How long pools that are being opened may take: a watch of the marks of other nodes, and time to let go of the pool.
-const OPENINGS_MAX: Duration = Duration::from_secs(WATCH.as_secs() + 4);
+const OPENINGS_MAX: Duration = WATCH.saturating_add(Duration::from_secs(4));
 /// How long all pools together may take to be closed.
 const POOLS_MAX: Duration = Duration::from_secs(15);
 /// Commands that are named; the others are counted.

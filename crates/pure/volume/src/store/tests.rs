@@ -2,6 +2,7 @@ use super::*;
 use crate::catalog::{GroupRecord, GroupRole, MemberRecord, PoolPhase};
 use crate::tests::disk::{Event, Image, Journal, SimDisk, block_on};
 use block::Blocks;
+use shard::WANT_OF_SPACE_PAUSES;
 use std::cell::RefCell as Cell;
 use std::pin::pin;
 
