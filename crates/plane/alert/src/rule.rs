@@ -43,6 +43,7 @@ pub fn of(code: EventCode) -> Rule {
         | event::WEB_UNUSABLE
         | event::CERTIFICATE_WRONG
         | event::MEMORY_SHORT
+        | event::TARGET_NAME_TAKEN
         // An operator or a host has wanted it.
         | event::RESERVATIONS_CLEARED
         | event::LOG_GIVEN_UP => Rule::Not,
@@ -86,6 +87,7 @@ mod tests {
             event::POOL_FAILED,
             event::POOL_UNOPENED,
             event::PORTAL_UNUSABLE,
+            event::TARGET_NAME_TAKEN,
         ];
         for entry in event::CATALOGUE.iter().filter(|entry| entry.severity == EventSeverity::Critical) {
             assert!(of(entry.code) != Rule::Not || shown.contains(&entry.code), "{} would be lost", entry.code);

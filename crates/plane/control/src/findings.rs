@@ -21,6 +21,7 @@ impl Control {
         findings.extend(self.pools().await?.iter().flat_map(pool));
         findings.extend(health(&self.disks().await?));
         findings.extend(paths(&self.sessions().await?, &self.portals()));
+        findings.extend(self.isns_finding());
         findings.extend(strangers(&self.refused_logins().await?));
         findings.sort_by_key(|finding| Reverse(finding.grade));
         Ok(findings)

@@ -1,16 +1,20 @@
 //! Targets and portals, registered with an iSNS server, so that hosts which ask there find us.
 //!
 //! What should be registered is looked at in rounds: a change is a new registration that replaces the one before. Between changes the
-//! server is asked whether it still knows us, which is a sign of life as well; one that has forgotten us is told again.
+//! server is asked whether it still knows us, which is a sign of life as well; one that has forgotten us is told again. Each time it is
+//! asked, too, whether another array has registered one of our names.
 
+mod duplicates;
 mod exchange;
 mod wanted;
+
+pub use duplicates::RENAME_TARGET;
 
 use crate::Control;
 use crate::control::stopped;
 use crate::request::SetIsns;
 use isns::{Entity, Request, Status, Tag};
-use model::{IsnsReport, IsnsServer, IsnsState, Refusal, Subject, SubjectKind, event};
+use model::{Finding, IsnsReport, IsnsServer, IsnsState, Refusal, Subject, SubjectKind, event};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,13 +42,15 @@ pub(crate) struct Registration {
 struct Shown {
     state: IsnsState,
     entity: Option<Entity>,
+    /// How many names the server was asked for that another array may have, too, or why it was not.
+    looked: Option<Result<usize, String>>,
 }
 
 impl Control {
     /// How the registration is.
     #[must_use]
     pub fn isns(&self) -> IsnsReport {
-        let Shown { state, entity } = self.isns.shown().clone();
+        let Shown { state, entity, .. } = self.isns.shown().clone();
         let entity = entity.as_ref();
         IsnsReport {
             server: self.state().isns,
@@ -52,6 +58,20 @@ impl Control {
             state,
             targets: entity.into_iter().flat_map(|it| &it.targets).map(|target| target.name.clone()).collect(),
             portals: entity.into_iter().flat_map(|it| &it.portals).map(|portal| portal.address).collect(),
+        }
+    }
+
+    /// What the iSNS server says of other arrays with our target names: that there is none, or why it is not known. Names that another array
+    /// has are problems of the status.
+    pub(crate) fn isns_finding(&self) -> Option<Finding> {
+        let server = self.state().isns?;
+        let subject = format!("iSNS server {server}");
+        match self.isns.shown().looked.clone()? {
+            Ok(names) => Some(Finding::good(subject, format!("was asked for {names} target names of this array"))),
+            Err(why) => {
+                let sentence = format!("does not say whether another array has a target name of this one: {why}");
+                Some(Finding::warning(subject, sentence, "see to that server, or end it with blockyard isns off"))
+            }
         }
     }
 
@@ -112,6 +132,7 @@ impl Registrar {
         let wanted = match self.control.state().isns {
             None => {
                 self.take_back().await;
+                self.control.forget_duplicates();
                 return self.show(IsnsState::Off);
             }
             Some(server) => match self.control.isns_wanted(server).await {
@@ -128,12 +149,15 @@ impl Registrar {
             self.take_back().await;
         }
         if wanted.is_empty() {
+            self.due = Instant::now() + RETRY;
             self.show(IsnsState::Nothing);
         } else {
             let told = self.tell(&wanted).await;
             self.conclude(wanted.server, told);
         }
+        let server = wanted.server;
         self.wanted = Some(wanted);
+        self.look_for_duplicates(server).await;
     }
 
     /// The server knows this of us, and nothing else.
@@ -199,8 +223,9 @@ impl Registrar {
     }
 
     fn show(&self, state: IsnsState) {
-        let entity = self.known.as_ref().map(|(_, entity)| entity.clone());
-        *self.control.isns.shown() = Shown { state, entity };
+        let mut shown = self.control.isns.shown();
+        shown.state = state;
+        shown.entity = self.known.as_ref().map(|(_, entity)| entity.clone());
     }
 }
 

@@ -49,6 +49,7 @@ mod trace;
 mod verdict;
 mod view;
 
+pub use self::isns::RENAME_TARGET;
 pub use change::explain::{Explanation, Point};
 pub use control::{Control, random};
 pub use engine::Engine;

@@ -1,9 +1,10 @@
 //! What an iSNS server answers.
 
 use crate::Violation;
-use crate::attribute::{Attributes, Tag};
+use crate::attribute::{Attributes, Tag, ip_of, number_of, text_of};
 use crate::pdu::{Function, Joiner};
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// How a request went. *Source*: RFC 4171 §5.4.
@@ -20,6 +21,15 @@ pub struct Answer {
     /// How it went.
     pub status: Status,
     attributes: Vec<u8>,
+}
+
+/// A target and a portal that leads to it, as the server has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Located {
+    /// The iSCSI name of the target.
+    pub target: String,
+    /// Where the portal listens.
+    pub portal: SocketAddr,
 }
 
 /// Takes what comes from the server, in pieces of any length.
@@ -54,15 +64,44 @@ impl Answer {
     ///
     /// *Errors*: [`Violation::AttributeCut`].
     pub fn tells(&self, wanted: Tag) -> Result<bool, Violation> {
-        let mut behind = false;
-        for attribute in self.attributes() {
-            let (tag, value) = attribute?;
-            if behind && tag == wanted && !value.is_empty() {
-                return Ok(true);
+        Ok(self.found()?.into_iter().any(|(tag, value)| tag == wanted && !value.is_empty()))
+    }
+
+    /// The entity of an answer to [`crate::Request::Locate`], where it names one.
+    ///
+    /// *Errors*: [`Violation::AttributeCut`].
+    pub fn entity(&self) -> Result<Option<String>, Violation> {
+        let found = self.found()?.into_iter().find(|(tag, _)| *tag == Tag::ENTITY_IDENTIFIER);
+        Ok(found.map(|(_, value)| text_of(value)))
+    }
+
+    /// What an answer to [`crate::Request::Locate`] says: each target with each portal that leads to it. A portal group without a tag
+    /// leads nowhere (RFC 4171 §3.4), and one without a name or an address is none.
+    ///
+    /// *Errors*: [`Violation::AttributeCut`].
+    pub fn located(&self) -> Result<Vec<Located>, Violation> {
+        let mut groups: Vec<Group> = Vec::new();
+        for (tag, value) in self.found()? {
+            // The attributes of an object stand together, its key first (RFC 4171 §5.6.5.2).
+            if tag == Tag::PG_ISCSI_NAME {
+                groups.push(Group { target: text_of(value), ..Group::default() });
             }
-            behind |= tag == Tag::DELIMITER;
+            let Some(group) = groups.last_mut() else { continue };
+            match tag {
+                Tag::PG_PORTAL_IP_ADDRESS => group.ip = ip_of(value),
+                // The upper half says whether it is UDP (RFC 4171 §6.3.2).
+                Tag::PG_PORTAL_PORT => group.port = number_of(value).map(|port| (port & 0xffff) as u16),
+                Tag::PORTAL_GROUP_TAG => group.has_tag = !value.is_empty(),
+                _ => {}
+            }
         }
-        Ok(false)
+        Ok(groups.into_iter().filter_map(Group::located).collect())
+    }
+
+    /// The attributes of the objects that were found: behind the delimiter.
+    fn found(&self) -> Result<Vec<(Tag, &[u8])>, Violation> {
+        let all: Vec<(Tag, &[u8])> = self.attributes().collect::<Result<_, _>>()?;
+        Ok(all.into_iter().skip_while(|(tag, _)| *tag != Tag::DELIMITER).skip(1).collect())
     }
 
     /// The time in which the server wants to hear of us, where it says one.
@@ -77,6 +116,22 @@ impl Answer {
             }
         }
         Ok(None)
+    }
+}
+
+/// A portal group as its attributes come.
+#[derive(Default)]
+struct Group {
+    target: String,
+    ip: Option<IpAddr>,
+    port: Option<u16>,
+    has_tag: bool,
+}
+
+impl Group {
+    fn located(self) -> Option<Located> {
+        let portal = SocketAddr::new(self.ip?, self.port?);
+        (self.has_tag && !self.target.is_empty()).then_some(Located { target: self.target, portal })
     }
 }
 
@@ -121,6 +176,9 @@ mod tests {
     use crate::attribute::Writer;
     use crate::pdu::emit;
     use crate::{Entity, Portal, Request, Target};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
 
     fn entity() -> Entity {
         let target = |name: &str, tags: &[u16]| Target { name: name.to_owned(), tags: tags.to_vec() };
@@ -186,6 +244,50 @@ mod tests {
             it.bytes(Tag::DELIMITER, &[]);
         });
         assert_eq!((nothing.tells(Tag::ENTITY_IDENTIFIER), nothing.period()), (Ok(false), Ok(None)));
+    }
+
+    #[test]
+    fn question_for_a_target_names_who_asks_and_what_is_wanted() {
+        let bytes = Request::Locate { asker: "iqn.a", name: "iqn.b" }.emit(9);
+        assert_eq!(bytes[..12], [0, 1, 0, 2, 0, bytes[5], 0x8c, 0, 0, 9, 0, 0]);
+        let told = told(&bytes);
+        assert_eq!(told.iter().map(|(tag, _)| *tag).collect::<Vec<_>>(), [32, 32, 0, 1, 48, 49, 50, 51]);
+        assert_eq!((&told[0].1[..], &told[1].1[..]), (&b"iqn.a\0\0\0"[..], &b"iqn.b\0\0\0"[..]));
+    }
+
+    #[test]
+    fn target_is_located_by_portals_with_a_tag_alone() {
+        let portal = [Tag::PG_PORTAL_IP_ADDRESS, Tag::PG_PORTAL_PORT];
+        let (v4, v6, other) = ("10.0.0.1:3260", "[fd00::1]:3261", "10.0.0.2:3260");
+        let address = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let answer = answered(|it| {
+            it.text(Tag::ISCSI_NAME, "iqn.b");
+            it.bytes(Tag::DELIMITER, &[]);
+            it.text(Tag::ENTITY_IDENTIFIER, "array1");
+            for (at, tag) in [(v4, &[0, 0, 0, 1][..]), (other, &[]), (v6, &[0, 0, 0, 2])] {
+                it.text(Tag::PG_ISCSI_NAME, "iqn.b");
+                it.portal(portal, address(at));
+                it.bytes(Tag::PORTAL_GROUP_TAG, tag);
+            }
+            // One without an address.
+            it.text(Tag::PG_ISCSI_NAME, "iqn.b");
+            it.number(Tag::PORTAL_GROUP_TAG, 3);
+        });
+        let located = |at: &str| Located { target: "iqn.b".to_owned(), portal: address(at) };
+        assert_eq!(answer.located(), Ok(vec![located(v4), located(v6)]));
+        assert_eq!(answer.entity(), Ok(Some("array1".to_owned())));
+        let nothing = answered(|it| it.text(Tag::PG_ISCSI_NAME, "iqn.b"));
+        assert_eq!((nothing.located(), nothing.entity()), (Ok(vec![]), Ok(None)), "what was asked is no answer");
+    }
+
+    proptest! {
+        #[test]
+        fn answer_of_any_attributes_is_read(parts in vec((select(vec![0, 1, 48, 49, 50, 51]), vec(any::<u8>(), 0..24)), 0..40)) {
+            let answer = answered(|it| parts.iter().for_each(|(tag, value)| it.bytes(Tag(*tag), value)));
+            let named = parts.iter().filter(|(tag, _)| *tag == 48).count();
+            prop_assert!(answer.located().expect("attributes are whole").len() <= named);
+            prop_assert!(answer.entity().is_ok());
+        }
     }
 
     #[test]

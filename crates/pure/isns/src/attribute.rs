@@ -59,6 +59,22 @@ impl Writer {
     }
 }
 
+/// Text that has come: it ends with a zero byte. What is no UTF-8 is replaced.
+pub(crate) fn text_of(value: &[u8]) -> String {
+    let text = value.split(|&byte| byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// A number that has come; none where it has another length.
+pub(crate) fn number_of(value: &[u8]) -> Option<u32> {
+    value.try_into().ok().map(u32::from_be_bytes)
+}
+
+/// An IP address that has come, IPv4 inside IPv6; none where it has another length.
+pub(crate) fn ip_of(value: &[u8]) -> Option<IpAddr> {
+    <[u8; 16]>::try_from(value).ok().map(|octets| Ipv6Addr::from(octets).to_canonical())
+}
+
 /// Attributes that have come, each judged when it is reached. Ends behind the first violation.
 #[derive(Clone, Debug)]
 pub struct Attributes<'a>(pub(crate) &'a [u8]);

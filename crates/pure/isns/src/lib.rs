@@ -6,7 +6,7 @@ mod attribute;
 mod pdu;
 mod request;
 
-pub use answer::{Answer, Answers, Status};
+pub use answer::{Answer, Answers, Located, Status};
 pub use attribute::{Attributes, Tag};
 pub use pdu::{Function, HEADER_BYTES, MESSAGE_BYTES_MAX};
 pub use request::{Entity, Portal, Request, Target};

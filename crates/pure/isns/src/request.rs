@@ -50,6 +50,13 @@ pub enum Request<'a> {
     Query(&'a Entity),
     /// The entity is no more (DevDereg).
     Deregister(&'a Entity),
+    /// Through which portals is the target of this name reached, and which entity has it (DevAttrQry)?
+    Locate {
+        /// In whose name it is asked: a target of ours. A server answers those alone that it knows.
+        asker: &'a str,
+        /// The target's iSCSI name.
+        name: &'a str,
+    },
 }
 
 impl Request<'_> {
@@ -58,7 +65,7 @@ impl Request<'_> {
     pub fn function(self) -> Function {
         match self {
             Self::Register(_) => Function::DEV_ATTR_REG,
-            Self::Query(_) => Function::DEV_ATTR_QRY,
+            Self::Query(_) | Self::Locate { .. } => Function::DEV_ATTR_QRY,
             Self::Deregister(_) => Function::DEV_DEREG,
         }
     }
@@ -70,27 +77,42 @@ impl Request<'_> {
     /// *Source*: RFC 4171 §5.6.5.1, §5.6.5.2, §5.6.5.4.
     #[must_use]
     pub fn emit(self, transaction: u16) -> Vec<u8> {
-        let (Self::Register(entity) | Self::Query(entity) | Self::Deregister(entity)) = self;
         let mut payload = Writer::default();
-        payload.text(Tag::ISCSI_NAME, &entity.targets[0].name);
+        payload.text(Tag::ISCSI_NAME, self.asker());
         match self {
-            Self::Register(_) => {
+            Self::Register(entity) => {
                 payload.text(Tag::ENTITY_IDENTIFIER, &entity.identifier);
                 payload.bytes(Tag::DELIMITER, &[]);
                 entity.emit(&mut payload);
             }
-            Self::Query(_) => {
+            Self::Query(entity) => {
                 payload.text(Tag::ENTITY_IDENTIFIER, &entity.identifier);
                 payload.bytes(Tag::DELIMITER, &[]);
                 payload.bytes(Tag::ENTITY_IDENTIFIER, &[]);
             }
-            Self::Deregister(_) => {
+            Self::Deregister(entity) => {
                 payload.bytes(Tag::DELIMITER, &[]);
                 payload.text(Tag::ENTITY_IDENTIFIER, &entity.identifier);
+            }
+            Self::Locate { name, .. } => {
+                payload.text(Tag::ISCSI_NAME, name);
+                payload.bytes(Tag::DELIMITER, &[]);
+                let group = [Tag::PG_ISCSI_NAME, Tag::PG_PORTAL_IP_ADDRESS, Tag::PG_PORTAL_PORT, Tag::PORTAL_GROUP_TAG];
+                for wanted in [&[Tag::ENTITY_IDENTIFIER][..], &group].concat() {
+                    payload.bytes(wanted, &[]);
+                }
             }
         }
         let flags = if matches!(self, Self::Register(_)) { REPLACE } else { 0 };
         emit(self.function(), flags, transaction, &payload.0)
+    }
+
+    /// The source attribute: the iSCSI node that asks. *Source*: RFC 4171 §5.6.1.
+    fn asker(&self) -> &str {
+        match self {
+            Self::Register(entity) | Self::Query(entity) | Self::Deregister(entity) => &entity.targets[0].name,
+            Self::Locate { asker, .. } => asker,
+        }
     }
 }
 

@@ -120,6 +120,8 @@ catalogue! {
     418 LUN_HIDDEN         Info     "A host asked for a logical unit that it does not see.";
     419 HOST_CUT_OFF       Warning  "A host was cut off, because it did not answer or broke the protocol.";
     425 LUN_REPLACED       Warning  "A LUN was given to another volume than a host knew under it.";
+    426 TARGET_NAME_TAKEN  Critical "Another array has registered a target name of this one with the iSNS server.";
+    427 TARGET_NAME_FREE   Info     "No other array has registered a target name of this one any more.";
 
     501 WEB_UNUSABLE       Warning  "The console cannot be served at an address.";
     502 CERTIFICATE_ENDS   Warning  "The certificate of the console ends soon.";

@@ -1,6 +1,6 @@
 //! The daemon and a real iSNS server, open-isns: what is registered, and what is taken back.
 
-use crate::serve::{Daemon, PATIENCE, ask, end, start, wait_until_served};
+use crate::serve::{Daemon, PATIENCE, ask, cell, end, good, start, wait_until_served};
 use rustix::process::Signal;
 use std::fs;
 use std::net::TcpListener;
@@ -102,4 +102,65 @@ fn targets_are_registered_as_long_as_they_show_something_and_the_daemon_runs() {
     assert!(good("event list").contains("BY-E408"));
     assert_eq!(listed(dir, "entities"), "", "the one before forgets us");
     assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+/// What `doctor` says of target names, as grades and sentences.
+fn names_found(dir: &Path) -> Vec<(String, String)> {
+    let told = ask(dir, &["doctor", "-o", "json"]).stdout;
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let findings = told["findings"].as_array().expect("findings").clone();
+    let text = |value: &serde_json::Value| value.as_str().expect("text").to_owned();
+    let of_names = findings.iter().filter(|one| text(&one["sentence"]).contains("target name") || is_twin(one));
+    return of_names.map(|one| (text(&one["grade"]), text(&one["sentence"]))).collect();
+    fn is_twin(one: &serde_json::Value) -> bool {
+        one["sentence"].as_str().is_some_and(|sentence| sentence.starts_with("registered by another array"))
+    }
+}
+
+#[test]
+fn target_name_that_another_array_has_registered_is_found() {
+    let (first, second) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let (first, second) = (first.path(), second.path());
+    let Some(server) = Server::start(first) else { return };
+    let (twin, alone) = ("iqn.2026-11.com.example:twin", "iqn.2026-11.com.example:alone");
+    let show = |dir: &Path, target: &str, iqn: &str, volume: &str| {
+        for line in [
+            format!("volume create {volume} 8MiB --ram"),
+            format!("target add {target} --iqn {iqn}"),
+            format!("present {volume} web --target {target}"),
+        ] {
+            good(dir, &line);
+        }
+    };
+    let mut daemons = [first, second].map(start);
+    for dir in [first, second] {
+        wait_until_served(dir);
+        good(dir, "host add web --any");
+        show(dir, "twin", twin, "v");
+    }
+    let portal = cell(first, "portal", 0);
+    for dir in [first, second] {
+        good(dir, &format!("isns set {}", server.address));
+        await_that("the server is asked", || !names_found(dir).is_empty());
+    }
+    let grade = |grade: &str, dir: &Path| names_found(dir).iter().all(|(found, _)| found == grade);
+    assert!(grade("good", first), "who registered first is alone there: {:?}", names_found(first));
+    let found = names_found(second);
+    let place = format!("has the same name at {portal} (entity \"test.");
+    let bad = found.iter().find(|(grade, _)| grade == "bad").expect("a finding");
+    assert!(bad.1.contains(&place) && bad.1.ends_with("hosts take both targets for one and corrupt data"), "{found:?}");
+    let status = good(second, "status");
+    assert!(status.contains("blockyard target add"), "what to do: {status}");
+    assert!(good(second, "event list").contains("BY-E426"));
+
+    // Under another name it is alone, and is registered.
+    show(second, "alone", alone, "w");
+    good(second, "unpresent v web --target twin");
+    await_that("nothing is wrong any more", || grade("good", second));
+    assert!(good(second, "event list").contains("BY-E427"));
+    await_that("it is registered", || listed(first, "nodes").contains(alone));
+    assert!(listed(first, "nodes").contains(twin), "and the other one still");
+    for daemon in &mut daemons {
+        assert!(end(daemon, Signal::TERM).success());
+    }
 }

@@ -3,7 +3,7 @@
 use super::super::Desk;
 use crate::failure::Failure;
 use conform::{Discovered, discover};
-use control::TargetReport;
+use control::{RENAME_TARGET, TargetReport};
 use iscsi::IscsiName;
 use model::{Finding, PortalReport};
 use std::collections::BTreeSet;
@@ -67,8 +67,7 @@ fn at(portal: &str, initiator: &IscsiName, names: &BTreeSet<&str>, own: &Own) ->
     }
     let finding = |(name, at): (String, String)| {
         let sentence = format!("is also the name of a target at {at}. Hosts take both for one and corrupt data");
-        let fix = "add a target with another name here (blockyard target add), present the volumes by it, and remove this one";
-        Finding::bad(format!("target {name}"), sentence, fix)
+        Finding::bad(format!("target {name}"), sentence, RENAME_TARGET)
     };
     twice.into_iter().map(finding).collect()
 }
