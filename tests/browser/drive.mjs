@@ -320,6 +320,7 @@ await test('an exported pool is imported read-only and for writing; lost map and
   await dialog.getByRole('button', { name: 'Import', exact: true }).click();
   await page.locator('.trouble').filter({ hasText: 'it was imported with --read-only' }).waitFor();
   same(cli('pool', 'show', 'dent').read_only, 'it was imported with --read-only', 'the array has it read-only');
+  await page.getByText('It stays so after a restart.').waitFor();
   await accessible(page, 'a read-only pool');
   await page.screenshot({ path: `${shots}pool-read-only.png`, fullPage: true });
   await page.getByRole('button', { name: 'Import again…' }).click();

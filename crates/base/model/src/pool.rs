@@ -16,6 +16,9 @@ pub struct PoolReport {
     /// Why it is read-only, where it is: nothing is written to its disks, and hosts cannot write to its volumes.
     #[serde(default)]
     pub read_only: Option<String>,
+    /// True when it was imported read-only: each start opens it so, until it is imported for writing.
+    #[serde(default)]
+    pub imported_read_only: bool,
     /// How much its volumes may take together.
     pub size: Size,
     /// How much they take.
@@ -227,6 +230,20 @@ impl PoolReport {
     pub fn kept_groups(&self) -> impl Iterator<Item = &GroupReport> {
         let log = self.log.iter().filter(|log| log.state == LogState::Ready);
         self.groups.iter().chain(log.map(|log| &log.group))
+    }
+
+    /// The command that opens it once more as it was imported.
+    #[must_use]
+    pub fn import_command(&self) -> String {
+        let option = if self.imported_read_only { " --read-only" } else { "" };
+        format!("blockyard pool import {}{option}", self.name)
+    }
+
+    /// How it can be opened for writing, where it is read-only.
+    #[must_use]
+    pub fn way_to_write(&self) -> String {
+        let before = if self.imported_read_only { "to write to it," } else { "make its disks writable and" };
+        format!("{before} run blockyard pool import {}", self.name)
     }
 
     /// How much is free.

@@ -4,10 +4,11 @@
 //! reported, and everything else serves.
 
 use crate::control::Turn;
-use crate::state::{State, TargetRecord, VolumeRecord};
+use crate::state::{PoolRecord, State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, machine_id, search};
 use model::{
-    DiskName, Label, Name, Order, Refusal, Subject, SubjectKind, VolumeId, VolumeName, VolumeSpec, code, event,
+    DiskName, Label, Name, Order, PoolReport, Refusal, Subject, SubjectKind, VolumeId, VolumeName, VolumeSpec, code,
+    event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -204,30 +205,29 @@ impl Control {
     /// Every pool that enough disks were found of is open.
     async fn open_pools(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         for (name, record) in &self.state().pools {
-            match self
-                .engine
-                .pool(Order::OpenPool {
-                    id: record.id,
-                    force: false,
-                    accept_log_loss: false,
-                    read_only: false,
-                    key: None,
-                })
-                .await
-            {
-                Ok(pool) => {
-                    self.commit(turn, |state| state.learn(&pool))?;
-                    self.apply_policy(name).await?;
-                    self.apply_volume_policies(turn, name).await?;
-                }
-                Err(refusal) => {
-                    tracing::error!(pool = %name, "{refusal}");
-                    let sentence = format!("pool {name} could not be opened: {refusal}");
-                    self.raise(event::POOL_UNOPENED, Subject::pool(name), sentence);
-                }
+            if let Some(pool) = self.open_known(name, record).await {
+                self.settle_pool(turn, &pool).await?;
             }
         }
         Ok(())
+    }
+
+    /// The pool is open as its record says; an event says why one could not be opened.
+    pub(crate) async fn open_known(&self, name: &Name, record: &PoolRecord) -> Option<PoolReport> {
+        let opened = self.engine.pool(record.order()).await;
+        if let Err(refusal) = &opened {
+            tracing::error!(pool = %name, "{refusal}");
+            let sentence = format!("pool {name} could not be opened: {refusal}");
+            self.raise(event::POOL_UNOPENED, Subject::pool(name), sentence);
+        }
+        opened.ok()
+    }
+
+    /// What was set for a pool that was just opened, and for its volumes, holds.
+    pub(crate) async fn settle_pool(&self, turn: &Turn<'_>, pool: &PoolReport) -> Result<(), Refusal> {
+        self.commit(turn, |state| state.learn(pool))?;
+        self.apply_policy(&pool.name).await?;
+        self.apply_volume_policies(turn, &pool.name).await
     }
 
     /// Every volume without a pool is there again; RAM disks are empty.

@@ -10,7 +10,7 @@ use crate::live::Live;
 use crate::lun_memory::Replaced;
 use crate::noticed::Noticed;
 use crate::refused::Written;
-use crate::state::{DiskRecord, PoolRecord};
+use crate::state::{DiskRecord, PoolRecord, ReadOnlyRecord};
 use crate::{AuditHead, Engine, Settings, State, Store};
 use model::{
     Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, Subject, SubjectKind, code, event,
@@ -224,6 +224,13 @@ impl State {
                 record.id = Some(member.id);
                 record.spare = None;
             }
+        }
+    }
+
+    /// Each start opens the pool read-only, as the record says, or for writing without one.
+    pub(crate) fn set_read_only(&mut self, pool: &Name, record: Option<ReadOnlyRecord>) {
+        if let Some(pool) = self.pools.get_mut(pool) {
+            pool.read_only = record;
         }
     }
 

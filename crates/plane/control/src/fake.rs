@@ -175,7 +175,7 @@ impl Fake {
             Order::AddMember { pool, group, disk, force } => self.add_member(pool, *group, disk, *force),
             Order::GrowPool { pool, group, .. } => self.grow_pool(pool, *group),
             Order::AddLog { .. } | Order::RemoveLog { .. } => self.change_log(order),
-            Order::OpenPool { id, .. } => self.open_pool(*id),
+            Order::OpenPool { id, read_only, .. } => self.open_pool(*id, *read_only),
             Order::ClosePool { pool } => Ok(self.close_pool(pool)),
             Order::DestroyPool { pool } => self.destroy_pool(pool),
             Order::FailDisk { disk } => self.fail_disk(disk),

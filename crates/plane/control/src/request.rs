@@ -156,7 +156,8 @@ pub struct ImportPool {
     /// than what was acknowledged.
     #[serde(default)]
     pub accept_log_loss: bool,
-    /// True when nothing is to be written to its disks: hosts may read its volumes.
+    /// True when nothing is to be written to its disks, also after a restart: hosts may read its volumes. It is opened for
+    /// writing by the next import without this.
     #[serde(default)]
     pub read_only: bool,
     /// The pool key of the node that had it, where volumes are encrypted.

@@ -4,8 +4,9 @@ use crate::Settings;
 use crate::lun_memory::LunMemory;
 use model::{
     Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, EVERYONE, Host,
-    Initiators, Iqn, IsnsServer, Name, Network, NodeId, PoolId, PoolPolicy, Portal, PortalGroupPolicy, PortalPolicy,
-    Presentation, Proof, Refusal, ScrubReport, Secret, Size, Target, Timestamp, VolumeId, VolumeName, VolumePolicy,
+    Initiators, Iqn, IsnsServer, Name, Network, NodeId, Order, PoolId, PoolPolicy, Portal, PortalGroupPolicy,
+    PortalPolicy, Presentation, Proof, Refusal, ScrubReport, Secret, Size, Target, Timestamp, VolumeId, VolumeName,
+    VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,15 +132,48 @@ pub struct PoolRecord {
     /// When the scrub began that the clock has begun, until its end is remembered.
     #[serde(default)]
     pub clocked: Option<Timestamp>,
+    /// How it was imported read-only; none for one that is opened for writing.
+    #[serde(default)]
+    pub read_only: Option<ReadOnlyRecord>,
 }
 
 impl PoolRecord {
     /// A pool of which nothing else is known.
     #[must_use]
     pub fn new(id: PoolId) -> Self {
-        let (taken, policy, scrubs, scrub_since, clocked) = Default::default();
-        Self { id, taken, policy, scrubs, scrub_since, clocked }
+        let (taken, policy, scrubs, scrub_since, clocked, read_only) = Default::default();
+        Self { id, taken, policy, scrubs, scrub_since, clocked, read_only }
     }
+
+    /// The order that opens the pool at a start.
+    pub(crate) fn order(&self) -> Order {
+        let ReadOnlyRecord { force, accept_log_loss, key } = self.read_only.clone().unwrap_or_default();
+        let (read_only, key) = (self.read_only.is_some(), key.map(|key| key.secret));
+        Order::OpenPool { id: self.id, force, accept_log_loss, read_only, key }
+    }
+}
+
+/// What an operator said when importing a pool read-only. Nothing of it can stand on the disks of the pool, so each start
+/// needs it again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReadOnlyRecord {
+    /// True when the node that had the pool last and did not let go of it is down.
+    #[serde(default)]
+    pub force: bool,
+    /// True when the loss of a part of the redo log is accepted.
+    #[serde(default)]
+    pub accept_log_loss: bool,
+    /// The pool key of the node that had it.
+    #[serde(default)]
+    pub key: Option<KeyRecord>,
+}
+
+/// A pool key that was brought along from another node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// The key.
+    #[serde(with = "secret_hex")]
+    pub secret: Secret,
 }
 
 /// A pool that was being made or destroyed.

@@ -156,7 +156,7 @@ impl Control {
                     (event::POOL_FAILED, sentence)
                 }
                 (_, PoolState::Missing) => {
-                    let sentence = format!("pool {name} is not open; blockyard pool import {name} says why");
+                    let sentence = format!("pool {name} is not open; {} says why", pool.import_command());
                     (event::POOL_UNOPENED, sentence)
                 }
             };

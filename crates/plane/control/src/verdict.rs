@@ -122,7 +122,7 @@ fn of_pool(pool: &PoolReport) -> Option<Problem> {
             Severity::Warning,
             "read-only".to_owned(),
             format!("{}; hosts cannot write to its volumes", pool.read_only.as_deref().unwrap_or_default()),
-            format!("make its disks writable and run blockyard pool import {name}"),
+            pool.way_to_write(),
         ),
         PoolState::Healthy => return None,
         PoolState::Rebuilding => {
@@ -136,14 +136,15 @@ fn of_pool(pool: &PoolReport) -> Option<Problem> {
             "failed".to_owned(),
             "more disks are lost than it bears, and its volumes do not serve".to_owned(),
             format!(
-                "attach its disks, make room where they have none, and run blockyard pool import {name}, or restore from a copy"
+                "attach its disks, make room where they have none, and run {}, or restore from a copy",
+                pool.import_command()
             ),
         ),
         PoolState::Missing => (
             Severity::Critical,
             "missing".to_owned(),
             "it could not be opened, and its volumes do not serve".to_owned(),
-            format!("attach its disks and run blockyard pool import {name}, which says what is wrong"),
+            format!("attach its disks and run {}, which says what is wrong", pool.import_command()),
         ),
     };
     Some(Problem { severity, subject: format!("pool {name}"), state, meaning, action })

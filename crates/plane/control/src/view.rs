@@ -177,6 +177,7 @@ impl Control {
             pool.spares = state.spares_of(&pool.name).cloned().collect();
             let Some(record) = state.pools.get(&pool.name) else { continue };
             pool.policy = record.policy.clone();
+            pool.imported_read_only = record.read_only.is_some();
             pool.scrub = pool.scrub.take().or_else(|| record.scrubs.last().cloned());
             pool.next_scrub = record.next_scrub();
             for member in pool.all_groups_mut().flat_map(|group| &mut group.members) {
@@ -202,6 +203,7 @@ impl Control {
             next_scrub: None,
             fenced: None,
             read_only: None,
+            imported_read_only: record.read_only.is_some(),
         }));
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(pools)

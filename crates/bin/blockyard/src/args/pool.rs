@@ -251,7 +251,8 @@ found out by watching its disks for six seconds; if not, --force takes it over."
         /// than what was acknowledged
         #[arg(long)]
         accept_log_loss: bool,
-        /// Write nothing to its disks: hosts may read its volumes [default: only where its disks cannot be written]
+        /// Write nothing to its disks, also after a restart: hosts may read its volumes. Import it without this option to write
+        /// to it [default: only where its disks cannot be written]
         #[arg(long)]
         read_only: bool,
         /// What blockyard pool key wrote on the node that had it: this node can read its encrypted volumes from then on

@@ -142,8 +142,10 @@ fn drawn(pool: &PoolReport) -> String {
         text.write_fmt(args).expect("a string takes all text");
         text.push('\n');
     };
-    if let Some(why) = &pool.read_only {
-        line(format_args!("  read-only: {why}; import it again once its disks can be written"));
+    match &pool.read_only {
+        Some(why) => line(format_args!("  read-only: {why}; {}", pool.way_to_write())),
+        None if pool.imported_read_only => line(format_args!("  read-only: imported so")),
+        None => {}
     }
     line(format_args!("  size    {}, used {}, free {}", pool.size, pool.used.iec(), pool.free().iec()));
     line(format_args!("  volumes {}", pool.volumes));

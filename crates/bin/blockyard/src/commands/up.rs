@@ -55,7 +55,9 @@ fn document(options: &UpOptions, (host, is_known): (&Name, bool), known: &[DiskR
             disks: named.iter().map(|(name, _)| name.clone()).collect(),
         };
         document.disk = named.into_iter().map(|(name, path)| (name, DiskEntry { path, spare: None })).collect();
-        document.pool.insert(pool.clone(), PoolEntry { groups: vec![group], settings: BTreeMap::new() });
+        document
+            .pool
+            .insert(pool.clone(), PoolEntry { groups: vec![group], settings: BTreeMap::new(), read_only: None });
     }
     let provision = thin.then_some(Provision::Thin);
     document.volume.insert(volume.clone(), VolumeEntry { size: Some(*size), provision, ..VolumeEntry::default() });

@@ -70,6 +70,13 @@ fn encrypted_volume_outlives_the_key_of_its_node_when_the_pools_was_written_down
         .expect("written");
     let refusal = refused(dir, "pool import tank --key-file other.key");
     assert!(refusal.contains(&format!("the pool wants {id}")), "{refusal}");
+    // Read-only, the key is in the state: nothing of the pool can be wrapped with the node's own.
+    good(dir, "pool import tank --read-only --key-file tank.key");
+    assert!(end(&mut daemon, Signal::TERM).success());
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    assert!(good(dir, "volume show tank/hr").starts_with("volume tank/hr: online"), "the key is known after a restart");
+    good(dir, "pool export tank");
     good(dir, "pool import tank --key-file tank.key");
     assert!(good(dir, "volume show tank/hr").starts_with("volume tank/hr: online"));
     assert!(end(&mut daemon, Signal::TERM).success());

@@ -14,6 +14,8 @@ const DISKS: [&str; 2] = ["d0", "d1"];
 /// What the volume begins with: 1 MiB of this.
 const FILL: u8 = 7;
 const BLOCKS: u32 = 2048;
+/// Why a pool is read-only that was imported so.
+const ASKED_FOR: &str = "it was imported with --read-only";
 
 /// What the command prints once that is so; alerts are judged every few seconds.
 #[track_caller]
@@ -110,7 +112,24 @@ fn import_read_only_after(signal: Signal) {
         _ => assert_eq!(imported.code, 0, "{}", imported.stderr),
     }
     present(theirs);
-    assert_read_only(theirs, &disks, "it was imported with --read-only");
+    assert_read_only(theirs, &disks, ASKED_FOR);
+    for signal in [Signal::TERM, Signal::KILL] {
+        end(&mut other, signal);
+        assert!(contents(&disks) == before, "a disk was written");
+        other = start_with(theirs, "beta", &["--no-web"]);
+        wait_until_served(theirs);
+        assert_read_only(theirs, &disks, ASKED_FOR);
+        assert!(contents(&disks) == before, "a disk was written at a start");
+    }
+    let again = ask(theirs, &import);
+    assert!(again.code == 4 && again.stderr.contains("(BY-1201)"), "{}", again.stderr);
+    assert!(again.stderr.contains("export it first with blockyard pool export tank"), "{}", again.stderr);
+    if signal == Signal::KILL {
+        // For writing, too, it is taken by force alone; until then hosts read it as before.
+        let refused = ask(theirs, &import[..3]);
+        assert!(refused.code == 4 && refused.stderr.contains("(BY-1422)"), "{}", refused.stderr);
+        assert_read_only(theirs, &disks, ASKED_FOR);
+    }
     assert!(end(&mut other, Signal::TERM).success());
     assert!(contents(&disks) == before, "a disk was written");
 
@@ -129,6 +148,35 @@ fn pool_is_imported_read_only_after_a_clean_stop_of_its_node() {
 #[test]
 fn pool_is_imported_read_only_after_a_kill_of_its_node() {
     import_read_only_after(Signal::KILL);
+}
+
+#[test]
+fn pool_that_was_imported_read_only_is_written_after_it_was_exported_and_imported() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    fs::create_dir(dir.join("disks")).expect("a folder");
+    let mut daemon = start_with(dir, "test", &["--no-web"]);
+    wait_until_served(dir);
+    furnish(dir);
+    let refused = ask(dir, &["pool", "import", "tank", "--read-only"]);
+    assert!(refused.code == 4 && refused.stderr.contains("(BY-1201)"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("export it first with blockyard pool export tank"), "{}", refused.stderr);
+    good(dir, "pool export tank --force");
+    good(dir, "pool import tank --read-only");
+    assert!(good(dir, "export").contains("read_only = true"));
+    assert!(good(dir, "pool show tank -o json").contains("\"imported_read_only\": true"));
+    good(dir, "pool export tank");
+    good(dir, "pool import tank");
+    good(dir, "present tank/v client --lun 0");
+    assert_writable(dir);
+    assert!(end(&mut daemon, Signal::TERM).success());
+    let mut daemon = start_with(dir, "test", &["--no-web"]);
+    wait_until_served(dir);
+    assert!(!good(dir, "pool show tank").contains("read-only"));
+    assert!(!good(dir, "export").contains("read_only"));
+    let status = ask(dir, &["status", "--check"]);
+    assert!(status.code == 0 && status.stdout.starts_with("All good"), "{}", status.stdout);
+    assert!(end(&mut daemon, Signal::TERM).success());
 }
 
 /// A mount namespace with a small file system for disks, which goes with the process that holds it.

@@ -7,7 +7,7 @@ use crate::control::random;
 use crate::engine::unexpected;
 use crate::impact::Consent;
 use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, Removal, SecretText};
-use crate::state::{PendingRecord, PresentationRecord, SpareRecord, State};
+use crate::state::{KeyRecord, PendingRecord, PoolRecord, PresentationRecord, ReadOnlyRecord, SpareRecord, State};
 use model::{
     DiskName, GroupSpec, Name, Order, PoolId, PoolReport, PoolState, Refusal, Report, Size, Subject, code, event,
     spread,
@@ -107,11 +107,10 @@ impl Control {
 
     /// Admits the name of a pool that is open; how it is.
     pub(crate) async fn admit_open(&self, name: &Name) -> Result<PoolReport, Refusal> {
-        if !self.state().pools.contains_key(name) {
-            return Err(unknown(name));
-        }
+        let state = self.state();
+        let record = state.pools.get(name).ok_or_else(|| unknown(name))?;
         let pools = self.engine.pools(Order::Pools).await?;
-        pools.into_iter().find(|pool| pool.name == *name).ok_or_else(|| not_open(name))
+        pools.into_iter().find(|pool| pool.name == *name).ok_or_else(|| not_open(name, record.read_only.is_some()))
     }
 
     /// A pool that was found on its disks alone is one of ours and open, with its volumes.
@@ -125,40 +124,84 @@ impl Control {
             let hint = "give the 64 hexadecimal digits that blockyard pool key wrote";
             Refusal::new(code::POOL_KEY_WRONG, format!("that is no key of a pool: {}", refusal.message), hint)
         })?;
+        let order = |id| Order::OpenPool { id, force, accept_log_loss, read_only, key: key.clone() };
+        let record = key.clone().map(|secret| KeyRecord { secret });
+        let record = read_only.then_some(ReadOnlyRecord { force, accept_log_loss, key: record });
         let turn = self.turn().await;
         self.open_disks(&turn).await?;
-        let open = self.engine.pools(Order::Pools).await?.into_iter().find(|pool| pool.name == *name);
-        match open {
-            Some(open) if may_be_reopened(&open, read_only) => {
-                // What is presented stays so, and hosts find the volumes again.
-                self.engine.done(Order::ClosePool { pool: name.clone() }).await?;
-            }
-            Some(_) => {
-                let (message, hint) = (format!("pool {name} is open already"), "see it with blockyard pool show");
-                return Err(Refusal::new(code::NAME_TAKEN, message, hint));
-            }
-            None => {}
-        }
-        let id = match self.state().pools.get(name) {
-            Some(record) => record.id,
+        let shown = self.close_to_import(name, read_only).await?;
+        let known = self.state().pools.get(name).cloned();
+        let id = match &known {
+            Some(known) => known.id,
             None => self.labelled_pool(name).await?,
         };
+        if known.is_some() && read_only {
+            // Before it is opened: a daemon that ends meanwhile must not open it for writing when it starts again.
+            self.commit(&turn, |state| state.set_read_only(name, record.clone()))?;
+        }
         // It may be watched for seconds whether another node has the pool: other changes have their turns meanwhile.
         drop(turn);
-        let opened = self.engine.pool(Order::OpenPool { id, force, accept_log_loss, read_only, key }).await;
-        if let Err(refusal) = &opened
-            && matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED)
-        {
-            let sentence = format!("pool {name} was not imported: {refusal}");
-            self.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
-        }
-        let (pool, turn) = (opened?, self.turn().await);
-        self.commit(&turn, |state| state.learn(&pool))?;
+        let pool = match self.engine.pool(order(id)).await {
+            Ok(pool) => pool,
+            Err(refusal) => {
+                self.give_up_import(name, known, shown, &refusal).await?;
+                return Err(refusal);
+            }
+        };
+        let turn = self.turn().await;
+        self.commit(&turn, |state| {
+            state.learn(&pool);
+            state.set_read_only(&pool.name, record);
+        })?;
         self.apply_policy(&pool.name).await?;
         self.apply_volume_policies(&turn, &pool.name).await?;
         self.drop_dangling(&turn).await?;
         self.apply_access().await?;
-        Ok(pool)
+        drop(turn);
+        self.pool_report(&pool.name).await
+    }
+
+    /// The pool is closed, if it was open. True when it served its volumes for reading until then.
+    ///
+    /// *Errors*: it is open, and importing it would not change that.
+    async fn close_to_import(&self, name: &Name, read_only: bool) -> Result<bool, Refusal> {
+        let open = self.engine.pools(Order::Pools).await?.into_iter().find(|pool| pool.name == *name);
+        let Some(pool) = open else { return Ok(false) };
+        let is_imported_read_only = self.state().pools.get(name).is_some_and(|record| record.read_only.is_some());
+        let may_be_reopened = match pool.read_only {
+            _ if pool.state == PoolState::Failed => true,
+            Some(_) => !(read_only && is_imported_read_only),
+            None => false,
+        };
+        if !may_be_reopened {
+            return Err(open_already(&pool, read_only));
+        }
+        // What is presented stays so, and hosts find the volumes again.
+        self.engine.done(Order::ClosePool { pool: name.clone() }).await?;
+        Ok(pool.read_only.is_some())
+    }
+
+    /// The pool is as it was `known` before an import that was refused; one that was `shown` read-only until then is open again.
+    async fn give_up_import(
+        &self,
+        name: &Name,
+        known: Option<PoolRecord>,
+        shown: bool,
+        refusal: &Refusal,
+    ) -> Result<(), Refusal> {
+        if matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED) {
+            let sentence = format!("pool {name} was not imported: {refusal}");
+            self.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
+        }
+        let Some(known) = known else { return Ok(()) };
+        {
+            let turn = self.turn().await;
+            self.commit(&turn, |state| state.set_read_only(name, known.read_only.clone()))?;
+        }
+        if shown && let Some(pool) = self.open_known(name, &known).await {
+            self.settle_pool(&self.turn().await, &pool).await?;
+        }
+        Ok(())
     }
 
     /// What wraps the keys of the encrypted volumes of a pool that is open: with it, they can be read elsewhere.
@@ -342,12 +385,13 @@ fn one_disk(one: &DiskName, other: &DiskName) -> Refusal {
     )
 }
 
-fn not_open(name: &Name) -> Refusal {
+fn not_open(name: &Name, read_only: bool) -> Refusal {
+    let option = if read_only { " --read-only" } else { "" };
     Refusal::new(
         code::POOL_INCOMPLETE,
         format!("pool {name} is not open"),
         format!(
-            "attach its disks and run blockyard pool import {name}, which says what is wrong; keep its disks until then"
+            "attach its disks and run blockyard pool import {name}{option}, which says what is wrong; keep its disks until then"
         ),
     )
 }
@@ -360,7 +404,21 @@ fn pool_name_taken(name: &Name) -> Refusal {
     Refusal::new(code::NAME_TAKEN, format!("there is a pool {name} already"), "choose another name")
 }
 
-/// True for an open pool that importing it again serves: one that does not serve, or is read-only and is to be written.
-fn may_be_reopened(pool: &PoolReport, read_only: bool) -> bool {
-    pool.state == PoolState::Failed || pool.read_only.is_some() && !read_only
+/// The refusal to import a pool that is open, and what to do instead.
+fn open_already(pool: &PoolReport, read_only: bool) -> Refusal {
+    let name = &pool.name;
+    let (message, hint) = match (&pool.read_only, read_only) {
+        (Some(_), _) => (
+            format!("pool {name} is open already, read-only"),
+            format!(
+                "to open it for writing, import it without --read-only, or export it first with blockyard pool export {name}"
+            ),
+        ),
+        (None, true) => (
+            format!("pool {name} is open already, for writing"),
+            format!("to open it read-only, export it first with blockyard pool export {name}"),
+        ),
+        (None, false) => (format!("pool {name} is open already"), "see it with blockyard pool show".to_owned()),
+    };
+    Refusal::new(code::NAME_TAKEN, message, hint)
 }

@@ -233,7 +233,7 @@ pub(crate) fn admit_size(disk: &DiskName, size: Size, pool: &PoolReport) -> Resu
         None => Err(Refusal::new(
             code::POOL_INCOMPLETE,
             format!("pool {} is not open", pool.name),
-            format!("attach its disks and run blockyard pool import {}", pool.name),
+            format!("attach its disks and run {}", pool.import_command()),
         )),
     }
 }

@@ -136,6 +136,9 @@ pub struct PoolEntry {
     /// Its settings, as `pool set` takes them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
+    /// True when it was imported read-only. A pool must be so already, where this is given: an import changes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_only: Option<bool>,
 }
 
 /// A volume.

@@ -122,6 +122,7 @@ fn pool_entry(pool: &PoolReport, state: &State) -> PoolEntry {
     PoolEntry {
         groups: pool.groups.iter().map(group).collect(),
         settings: different(&policy.settings(), &PoolPolicy::default().settings()),
+        read_only: pool.imported_read_only.then_some(true),
     }
 }
 

@@ -108,6 +108,7 @@ impl Draft {
     }
 
     fn pool(&mut self, name: &Name, entry: &PoolEntry, known: &Known<'_>) -> Result<(), Refusal> {
+        admit_read_only(name, entry, known)?;
         match known.pools.get(name) {
             None => {
                 let of = entry.groups.iter().map(said_of_group).collect::<Vec<_>>().join(", ");
@@ -261,6 +262,24 @@ fn admit_pool(pool: &PoolReport, entry: &PoolEntry, state: &State) -> Result<(),
     let is: Vec<String> = pool.groups.iter().map(said).collect();
     let message = format!("pool {name} is {}, and the document says otherwise", is.join(", and "));
     Err(otherwise(message, "write what it is; blockyard pool add-group and disk replace change it"))
+}
+
+/// Admits what an entry says of writing to the pool: that changes with an import alone, which may lose hosts their access.
+fn admit_read_only(name: &Name, entry: &PoolEntry, known: &Known<'_>) -> Result<(), Refusal> {
+    let is = known.state.pools.get(name).is_some_and(|record| record.read_only.is_some());
+    match entry.read_only {
+        Some(true) if !is => Err(otherwise(
+            format!("pool {name} was not imported read-only, and the document says that it is"),
+            format!(
+                "leave read_only out, or run blockyard pool export {name} and blockyard pool import {name} --read-only"
+            ),
+        )),
+        Some(false) if is => Err(otherwise(
+            format!("pool {name} was imported read-only, and the document says otherwise"),
+            format!("leave read_only out, or run blockyard pool import {name}"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Admits an entry of a volume that is there: how it was made does not change.

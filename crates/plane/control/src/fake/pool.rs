@@ -30,6 +30,7 @@ pub struct Pool {
     rebuild_turned: Option<Instant>,
     scrub: Option<ScrubReport>,
     scrub_turns: u64,
+    is_read_only: bool,
 }
 
 /// All that a pool's disks know of it.
@@ -87,10 +88,7 @@ impl Fake {
                 false,
             );
         }
-        self.pools.insert(
-            name.clone(),
-            Pool { catalogue, rebuild_turns: 0, rebuild_turned: None, scrub: None, scrub_turns: 0 },
-        );
+        self.pools.insert(name.clone(), Pool::new(catalogue));
         Ok(Report::Pool(self.pools[&name].report(&self.disks)))
     }
 
@@ -178,7 +176,7 @@ impl Fake {
         Ok(self.pool_report(name))
     }
 
-    pub(super) fn open_pool(&mut self, id: PoolId) -> Result<Report, Refusal> {
+    pub(super) fn open_pool(&mut self, id: PoolId, is_read_only: bool) -> Result<Report, Refusal> {
         let found: Vec<Label> =
             labels(&self.disks).into_iter().filter(|(_, label)| label.pool.id == id).map(|(_, label)| label).collect();
         let newest = found.iter().max_by_key(|label| label.pool.generation);
@@ -196,10 +194,7 @@ impl Fake {
             return Err(incomplete());
         }
         let name = catalogue.name.clone();
-        self.pools.insert(
-            name.clone(),
-            Pool { catalogue, rebuild_turns: 0, rebuild_turned: None, scrub: None, scrub_turns: 0 },
-        );
+        self.pools.insert(name.clone(), Pool { is_read_only, ..Pool::new(catalogue) });
         Ok(Report::Pool(self.pools[&name].report(&self.disks)))
     }
 
@@ -270,6 +265,11 @@ impl Fake {
 }
 
 impl Pool {
+    fn new(catalogue: Catalogue) -> Self {
+        let (rebuild_turns, rebuild_turned, scrub, scrub_turns, is_read_only) = Default::default();
+        Self { catalogue, rebuild_turns, rebuild_turned, scrub, scrub_turns, is_read_only }
+    }
+
     /// True when the scrub that runs has read everything.
     pub fn has_scrubbed(&self) -> bool {
         self.scrub_turns > SCRUB_TURNS && self.scrub.as_ref().is_some_and(|scrub| scrub.state == ScrubState::Running)
@@ -357,7 +357,8 @@ impl Pool {
             weak_enclosures: Vec::new(),
             next_scrub: None,
             fenced: None,
-            read_only: None,
+            read_only: self.is_read_only.then(|| "it was imported with --read-only".to_owned()),
+            imported_read_only: false,
         }
     }
 

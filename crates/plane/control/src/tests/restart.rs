@@ -129,6 +129,58 @@ async fn pool_that_was_exported_stays_closed_until_it_is_imported() {
 }
 
 #[tokio::test]
+async fn pool_that_was_imported_read_only_is_opened_so_until_it_is_imported_for_writing() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let read_only = || ImportPool { read_only: true, ..ImportPool::default() };
+    let refusal = array.control.import_pool(&name("tank"), read_only()).await.expect_err("it is open for writing");
+    assert_eq!(refusal.code, code::NAME_TAKEN);
+    assert!(refusal.hint.contains("export it first with blockyard pool export tank"), "{refusal}");
+    array.control.export_pool(&name("tank"), Removal { force: true }).await.expect("exported");
+    array.control.import_pool(&name("tank"), read_only()).await.expect("imported");
+
+    let array = array.restarted().await;
+    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    assert!(pool.read_only.is_some() && pool.imported_read_only);
+    let refusal = array.control.import_pool(&name("tank"), read_only()).await.expect_err("it is open so");
+    assert!(refusal.hint.contains("export it first with blockyard pool export tank"), "{refusal}");
+    let action = &array.control.status().await.expect("a status").problems[0].action;
+    assert_eq!(action, "to write to it, run blockyard pool import tank");
+
+    // One that cannot be opened is not to be written either.
+    let away = array.dir.path().join("away");
+    fs::create_dir(&away).expect("a folder");
+    let disks = ["d0.img", "d1.img", "d2.img"];
+    disks.iter().for_each(|disk| fs::rename(array.folder().join(disk), away.join(disk)).expect("takes away"));
+    let array = array.restarted().await;
+    let action = &array.control.status().await.expect("a status").problems[0].action;
+    assert!(action.contains("blockyard pool import tank --read-only"), "{action}");
+    disks.iter().for_each(|disk| fs::rename(away.join(disk), array.folder().join(disk)).expect("brings back"));
+
+    let pool = array.control.import_pool(&name("tank"), ImportPool::default()).await.expect("imported");
+    assert!(pool.read_only.is_none() && !pool.imported_read_only);
+    let array = array.restarted().await;
+    assert!(array.control.pool_report(&name("tank")).await.expect("a pool").read_only.is_none());
+}
+
+/// What an import that is refused would have changed stays as it was.
+#[tokio::test]
+async fn import_that_is_refused_leaves_the_choice_as_it_was() {
+    let array = Array::new().await;
+    array.furnish().await;
+    let away = array.dir.path().join("away");
+    fs::create_dir(&away).expect("a folder");
+    let disks = ["d0.img", "d1.img", "d2.img"];
+    disks.iter().for_each(|disk| fs::rename(array.folder().join(disk), away.join(disk)).expect("takes away"));
+    let array = array.restarted().await;
+    let before = array.control.state();
+    let read_only = ImportPool { read_only: true, ..ImportPool::default() };
+    let refusal = array.control.import_pool(&name("tank"), read_only).await.expect_err("its disks are away");
+    assert_eq!(refusal.code, code::POOL_INCOMPLETE);
+    assert_eq!(array.control.state(), before);
+}
+
+#[tokio::test]
 async fn missing_disk_degrades_and_is_named() {
     let array = Array::new().await;
     array.furnish().await;

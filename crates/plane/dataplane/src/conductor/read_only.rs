@@ -15,7 +15,7 @@ impl<W: World> Conductor<W> {
         if !self.pools.borrow().get(&pool).is_some_and(|home| home.read_only) {
             return Ok(());
         }
-        let hint = format!("make its disks writable and import it again with blockyard pool import {pool}");
+        let hint = format!("to write to it, import it for writing with blockyard pool import {pool}");
         Err(Refusal::new(code::POOL_READ_ONLY, format!("pool {pool} is open read-only"), hint))
     }
 

@@ -81,7 +81,7 @@ pub(super) async fn open_read_only<W: World>(
     seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     tracing::warn!(pool = %pool.name, why, "the pool is read-only");
     let sentence = format!(
-        "pool {} is open read-only: {why}; import it again with blockyard pool import {} once its disks can be written",
+        "pool {} is open read-only: {why}; open it for writing with blockyard pool import {} once its disks may be written",
         pool.name, pool.name
     );
     seat.raise(event::POOL_READ_ONLY, Subject::pool(&pool.name), sentence);

@@ -76,6 +76,7 @@ impl<W: World> OpenPool<W> {
             next_scrub: None,
             fenced: self.loss(),
             read_only: self.read_only.get().cloned(),
+            imported_read_only: false,
             scrub: self.care.scrub.report(self.seat.world.now()),
         }
     }

@@ -3,7 +3,7 @@
 use super::{Array, apply, said};
 use crate::config::ApplyConfig;
 use crate::config::{Document, SpareEntry, VolumeEntry};
-use crate::request::{NewBackend, NewSpare};
+use crate::request::{ImportPool, NewBackend, NewSpare, Removal};
 use model::{ChapAlgorithm, Provision, Refusal, Size, code};
 
 async fn furnished() -> (Array, Document) {
@@ -29,7 +29,7 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
     };
     let tank = || "tank".parse().expect("a name");
     let vm1 = || "tank/vm1".parse().expect("a name");
-    let wrong: [(&str, Document); 8] = [
+    let wrong: [(&str, Document); 9] = [
         ("disk d0 is at ", change(&|d| d.disk.values_mut().next().expect("d0").path = "/dev/null".to_owned())),
         (
             "pool tank is raid6",
@@ -40,6 +40,10 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
             change(&|d| d.pool.get_mut(&tank()).expect("tank").groups[0].disks[0] = "s0".parse().expect("a name")),
         ),
         ("pool tank is raid6", change(&|d| d.pool.get_mut(&tank()).expect("tank").groups.clear())),
+        (
+            "pool tank was not imported read-only",
+            change(&|d| d.pool.get_mut(&tank()).expect("tank").read_only = Some(true)),
+        ),
         ("its encryption is off", change(&|d| d.volume.get_mut(&vm1()).expect("vm1").encrypted = true)),
         ("its zero detection is off", change(&|d| d.volume.get_mut(&vm1()).expect("vm1").zero_detection = true)),
         ("its granule is 64 KiB", change(&|d| d.volume.get_mut(&vm1()).expect("vm1").granule = Some(Size::mib(1)))),
@@ -62,6 +66,26 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
             .steps
             .is_empty()
     );
+}
+
+/// A document that says nothing of it leaves the pool as it is.
+#[tokio::test]
+async fn document_of_a_pool_that_was_imported_read_only_says_so() {
+    let (array, written) = furnished().await;
+    let tank: model::Name = "tank".parse().expect("a name");
+    assert_eq!(written.pool[&tank].read_only, None);
+    array.control.export_pool(&tank, Removal { force: true }).await.expect("exported");
+    let read_only = ImportPool { read_only: true, ..ImportPool::default() };
+    assert!(array.control.import_pool(&tank, read_only).await.expect("imported").imported_read_only);
+    let array = array.restarted().await;
+    let mut document = array.control.export(&()).await.expect("a document");
+    assert_eq!(document.pool[&tank].read_only, Some(true));
+    document.pool.get_mut(&tank).expect("tank").read_only = None;
+    assert!(array.control.plan(&apply(&document), &()).await.expect("a plan").steps.is_empty());
+    document.pool.get_mut(&tank).expect("tank").read_only = Some(false);
+    let refusal = refused(&array, &document).await;
+    assert!(refusal.message.contains("pool tank was imported read-only"), "{refusal}");
+    assert!(refusal.hint.contains("blockyard pool import tank"), "{refusal}");
 }
 
 #[tokio::test]
