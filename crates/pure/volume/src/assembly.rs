@@ -7,7 +7,7 @@ pub use damage::{Damage, Structure};
 
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState, PoolPhase};
 use crate::label::Label;
-use crate::owner::Owner;
+use crate::owner::{Owner, newest_of};
 use crate::probe::{Contents, FoundCatalog, Member, Probe};
 use block::{Blocks, IoError, View};
 use std::collections::BTreeMap;
@@ -49,10 +49,8 @@ pub struct FoundPool {
     pub refusal: Option<PoolRefusal>,
     /// The bytes of the newest catalog.
     pub(crate) body: View,
-    /// The disks that lack the newest commit.
-    pub(crate) behind: Vec<Uuid>,
-    /// True when some disk may have a later commit that was never answered, in a slot that cannot be made out now.
-    pub(crate) is_doubtful: bool,
+    /// The slots that lack the newest commit, by disk, in the order in which they are to be written.
+    pub(crate) behind: Vec<(Uuid, &'static [usize])>,
     /// The labels of which not all copies are whole.
     pub(crate) torn_labels: Vec<Label>,
     /// Who had it last, as each of its disks that was found tells it.
@@ -260,7 +258,19 @@ impl<'a> Candidate<'a> {
 
     /// True when one of its slots holds exactly this commit.
     fn holds(&self, commit: (u64, u32)) -> bool {
-        self.catalogs().iter().any(|found| (found.generation, found.checksum) == commit)
+        self.catalogs().iter().any(|found| found.is(commit))
+    }
+
+    /// The slots that do not hold exactly this commit: the one of the newest catalog that the disk has comes last.
+    fn slots_without(&self, commit: (u64, u32)) -> &'static [usize] {
+        let has = |slot: usize| self.catalogs().iter().any(|found| found.slot == slot && found.is(commit));
+        match (has(0), has(1)) {
+            (true, true) => &[],
+            (true, false) => &[1],
+            (false, true) => &[0],
+            (false, false) if self.catalogs().first().is_some_and(|newest| newest.slot == 0) => &[1, 0],
+            (false, false) => &[0, 1],
+        }
     }
 }
 
@@ -318,22 +328,20 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         .iter()
         .map(|group| FoundGroup { positions: group.members.iter().map(|record| place(group, record)).collect() });
     let commit = (newest.generation, newest.checksum);
-    let behind = candidates.iter().filter(|candidate| !candidate.holds(commit)).map(Candidate::disk);
-    let slots = if newest.generation > 1 { 2 } else { 1 };
-    let takes_part = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());
-    let mut part = candidates.iter().filter(|candidate| takes_part(candidate.disk()));
+    let behind = candidates.iter().map(|candidate| (candidate.disk(), candidate.slots_without(commit)));
     let torn = candidates.iter().filter(|candidate| candidate.member.copies.contains(&false));
     let known = candidates.iter().filter(|candidate| catalog.member(candidate.disk()).is_some());
-    let marks = known.filter_map(|candidate| Some((candidate.disk(), candidate.member.owner.clone()?)));
+    let marks: Vec<_> =
+        known.filter_map(|candidate| Some((candidate.disk(), candidate.member.owner.clone()?))).collect();
+    let is_released = newest_of(&marks).is_some_and(|owner| owner.released);
     survey.pools.push(FoundPool {
         groups: groups.collect(),
         generation: newest.generation,
         body: newest.body.clone(),
-        behind: behind.collect(),
-        is_doubtful: part.any(|candidate| candidate.catalogs().len() < slots),
-        marks: marks.collect(),
+        behind: behind.filter(|(_, slots)| !slots.is_empty()).collect(),
+        marks,
         torn_labels: torn.map(|candidate| candidate.member.label.clone()).collect(),
-        damage: damage::of_candidates(&catalog, &candidates),
+        damage: damage::of_candidates(&catalog, &candidates, is_released),
         refusal: refusal(&catalog, newest, &candidates, &twins),
         catalog,
     });

@@ -15,7 +15,7 @@ pub const BODY_BYTES_MAX: usize = (4 << 20) - BLOCK_BYTES as usize;
 pub(crate) const HEAD_LABELS: [u64; 2] = [0, MIB_BLOCKS / 2];
 /// The blocks of the owner's marks.
 pub(crate) const OWNER_PLACES: Extent = Extent { start: Lba(MIB_BLOCKS), len: Blocks(4) };
-/// Where each catalog slot begins: generation `n` goes into slot `n % 2`.
+/// Where each slot of the catalog begins: both hold every commit, written one after the other.
 pub(crate) const SLOT_STARTS: [u64; 2] = [2 * MIB_BLOCKS, 6 * MIB_BLOCKS];
 /// Where each copy of the node's state begins.
 pub(crate) const STATE_PLACES: [u64; 2] = [10 * MIB_BLOCKS, 13 * MIB_BLOCKS];

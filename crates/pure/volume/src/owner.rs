@@ -348,7 +348,7 @@ impl FoundPool {
 }
 
 /// The newest of the marks of some members.
-fn newest_of(marks: &[(Uuid, Owner)]) -> Option<&Owner> {
+pub(crate) fn newest_of(marks: &[(Uuid, Owner)]) -> Option<&Owner> {
     marks.iter().map(|(_, mark)| mark).max_by_key(|mark| mark.age())
 }
 

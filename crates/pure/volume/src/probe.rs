@@ -8,7 +8,7 @@ use crate::layout::{
 use crate::owner::{Owner, newest, read_marks};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
 use crate::slot::{Header, NoSlot};
-use block::{BlockDevice, Blocks, Extent, IoError, Lba, Stable, View, Written};
+use block::{BlockDevice, Blocks, Buf, Extent, IoError, IoErrorKind, Lba, Stable, View, Written};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -55,7 +55,7 @@ pub struct Member {
     pub copies: [bool; 3],
     /// What somebody else has written over the head of the disk.
     pub overwritten: Option<&'static str>,
-    /// The catalogs of the two slots, where they are whole and belong to this pool and disk; the newer one first.
+    /// The catalogs of the two slots, where they are whole and belong to this pool and disk; of two commits the newer first.
     pub catalogs: Vec<FoundCatalog>,
     /// Who had the pool last, as this disk tells it.
     pub owner: Option<Owner>,
@@ -64,6 +64,8 @@ pub struct Member {
 /// A whole catalog in a slot.
 #[derive(Clone, Debug)]
 pub struct FoundCatalog {
+    /// In which of the two slots it lies.
+    pub slot: usize,
     /// Which commit it is.
     pub generation: u64,
     /// The checksum of its bytes: with the generation, which commit it is beyond doubt.
@@ -89,13 +91,17 @@ pub async fn probe<D: BlockDevice>(disk: &D) -> Probe {
 async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<(Contents, bool), IoError> {
     let head_blocks = blocks.0.min(HEAD_BYTES as u64 / u64::from(BLOCK_BYTES));
     let tail_blocks = blocks.0.min(TAIL_BYTES as u64 / u64::from(BLOCK_BYTES));
-    let head = disk.read(Extent::new(0, head_blocks)).await?.into_view();
-    let tail = disk.read(Extent::new(blocks.0 - tail_blocks, tail_blocks)).await?.into_view();
+    let (head, head_error) = read_around(disk, Extent::new(0, head_blocks)).await?;
+    let (tail, tail_error) = read_around(disk, Extent::new(blocks.0 - tail_blocks, tail_blocks)).await?;
     let foreign = recognise(&head, &tail);
     if blocks.bytes(BLOCK_BYTES) < DISK_BYTES_MIN {
         return Ok((foreign.map_or(Contents::Blank, Contents::Foreign), false));
     }
     let contents = look_for_label(disk, blocks, foreign).await?;
+    // Blocks of a member that cannot be read are written again; of another disk nobody knows what they hold.
+    if let (Some(error), Contents::Blank | Contents::Damaged) = (head_error.or(tail_error), &contents) {
+        return Err(error);
+    }
     // A torn label is what a power cut leaves of one that was being written.
     let is_torn = |block: &[u8]| Label::parse(block) == Err(NoLabel::Damaged);
     let mut all = head.chunks(BLOCK_BYTES as usize).chain(tail.chunks(BLOCK_BYTES as usize));
@@ -110,8 +116,10 @@ async fn look_for_label<D: BlockDevice>(
     foreign: Option<&'static str>,
 ) -> Result<Contents, IoError> {
     let [first, second] = HEAD_LABELS;
-    let found =
-        [block_at(disk, first).await?, block_at(disk, second).await?, block_at(disk, tail_label(blocks)).await?];
+    let (first, first_error) = block_at(disk, first).await?;
+    let (second, second_error) = block_at(disk, second).await?;
+    let (last, last_error) = block_at(disk, tail_label(blocks)).await?;
+    let found = [first, second, last];
     let copies = found.each_ref().map(|block| Label::parse(block));
     for copy in &copies {
         if let Err(newer @ NoLabel::Newer { pool, .. }) = copy {
@@ -119,12 +127,15 @@ async fn look_for_label<D: BlockDevice>(
         }
     }
     let Some(label) = copies.iter().find_map(|copy| copy.as_ref().ok()).cloned() else {
+        if let Some(error) = first_error.or(second_error).or(last_error).filter(|_| foreign.is_none()) {
+            return Err(error);
+        }
         return Ok(foreign.map_or(without_label(&copies, &found), Contents::Foreign));
     };
     let copies = copies.map(|copy| copy.as_ref() == Ok(&label));
     let mut catalogs = Vec::with_capacity(2);
-    for start in SLOT_STARTS {
-        match read_slot(disk, start, &label).await? {
+    for slot in 0..SLOT_STARTS.len() {
+        match read_slot(disk, slot, &label).await? {
             SlotContents::Catalog(catalog) => catalogs.push(catalog),
             SlotContents::Newer(sentence) => return Ok(Contents::Newer { pool: label.pool, sentence }),
             SlotContents::Nothing => {}
@@ -147,8 +158,29 @@ fn without_label(copies: &[Result<Label, NoLabel>], blocks: &[View]) -> Contents
     if torn == 0 || (torn == 1 && zero == copies.len() - 1) { Contents::Blank } else { Contents::Damaged }
 }
 
-async fn block_at<D: BlockDevice>(disk: &D, block: u64) -> Result<View, IoError> {
-    Ok(disk.read(Extent::new(block, 1)).await?.into_view())
+/// As [`read_around`], one block.
+async fn block_at<D: BlockDevice>(disk: &D, block: u64) -> Result<(View, Option<IoError>), IoError> {
+    read_around(disk, Extent::new(block, 1)).await
+}
+
+/// What `extent` holds, with zeros for the blocks that the medium does not give back, and the error of the first of them.
+///
+/// One bad block of metadata costs no more than itself: there is another copy of it. *Errors*: any but `Medium`.
+async fn read_around<D: BlockDevice>(disk: &D, extent: Extent) -> Result<(View, Option<IoError>), IoError> {
+    let error = match disk.read(extent).await {
+        Ok(data) => return Ok((data.into_view(), None)),
+        Err(error) if error.kind == IoErrorKind::Medium => error,
+        Err(error) => return Err(error),
+    };
+    let mut data = Buf::zeroed(bytes(extent.len));
+    for (block, into) in (extent.start.0..).zip(data.chunks_exact_mut(BLOCK_BYTES as usize)) {
+        match disk.read(Extent::new(block, 1)).await {
+            Ok(found) => into.copy_from_slice(&found.into_view()),
+            Err(error) if error.kind == IoErrorKind::Medium => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((data.freeze(), Some(error)))
 }
 
 enum SlotContents {
@@ -157,21 +189,23 @@ enum SlotContents {
     Catalog(FoundCatalog),
 }
 
-async fn read_slot<D: BlockDevice>(disk: &D, start: u64, label: &Label) -> Result<SlotContents, IoError> {
-    let block = block_at(disk, start).await?;
+async fn read_slot<D: BlockDevice>(disk: &D, slot: usize, label: &Label) -> Result<SlotContents, IoError> {
+    let start = SLOT_STARTS[slot];
+    let (block, _) = block_at(disk, start).await?;
     let header = match Header::parse(&block) {
         Ok(header) if header.pool == label.pool && header.disk == label.disk => header,
         Err(newer @ NoSlot::Newer { .. }) => return Ok(SlotContents::Newer(newer.to_string())),
         Ok(_) | Err(NoSlot::Torn) => return Ok(SlotContents::Nothing),
     };
     let body_blocks = header.body_bytes.div_ceil(BLOCK_BYTES as usize) as u64;
-    let body = disk.read(Extent::new(start + 1, body_blocks)).await?.into_view();
+    let (body, _) = read_around(disk, Extent::new(start + 1, body_blocks)).await?;
     let body = body.slice(..header.body_bytes.min(body.len()));
     if !header.matches(&body) {
         return Ok(SlotContents::Nothing);
     }
     Ok(match Catalog::parse(&body) {
         Ok(catalog) if catalog.pool == label.pool => SlotContents::Catalog(FoundCatalog {
+            slot,
             generation: header.generation,
             checksum: header.body_checksum,
             catalog: Rc::new(catalog),
@@ -221,7 +255,7 @@ fn bytes(blocks: Blocks) -> usize {
 pub(crate) async fn write_label<D: BlockDevice>(disk: &D, label: &Label) -> Result<(), IoError> {
     let tail = tail_label(disk.geometry().blocks);
     for (copy, block) in [(1_u8, HEAD_LABELS[1]), (2, tail), (0, HEAD_LABELS[0])] {
-        let written: Written = disk.write(Lba(block), block::Buf::copy_of(&label.emit(copy)).freeze()).await?;
+        let written: Written = disk.write(Lba(block), Buf::copy_of(&label.emit(copy)).freeze()).await?;
         let _: Stable = disk.flush(written).await?;
     }
     Ok(())
@@ -233,7 +267,7 @@ pub(crate) async fn write_label<D: BlockDevice>(disk: &D, label: &Label) -> Resu
 pub(crate) async fn restore_label<D: BlockDevice>(disk: &D, label: &Label, copies: [bool; 3]) -> Result<(), IoError> {
     let places = [HEAD_LABELS[0], HEAD_LABELS[1], tail_label(disk.geometry().blocks)];
     for ((copy, block), _) in (0_u8..).zip(places).zip(copies).filter(|(_, is_whole)| !is_whole) {
-        let written: Written = disk.write(Lba(block), block::Buf::copy_of(&label.emit(copy)).freeze()).await?;
+        let written: Written = disk.write(Lba(block), Buf::copy_of(&label.emit(copy)).freeze()).await?;
         let _: Stable = disk.flush(written).await?;
     }
     Ok(())
@@ -253,6 +287,13 @@ impl Probe {
     #[must_use]
     pub fn identity(&self) -> Option<(Uuid, Uuid)> {
         self.member().map(|member| (member.label.pool, member.label.disk))
+    }
+}
+
+impl FoundCatalog {
+    /// True when it is of this commit, which its generation and its checksum name.
+    pub(crate) fn is(&self, commit: (u64, u32)) -> bool {
+        (self.generation, self.checksum) == commit
     }
 }
 

@@ -1,12 +1,12 @@
 //! The two catalog slots of a member disk: a header block, and the catalog behind it.
 //!
-//! Generation `n` is written to slot `n % 2` of every member in one write, so the slot of `n - 1` stays
-//! whole until `n` is stable.
+//! Every commit goes to both slots of a member, to the second once it is stable in the first: while one is written the other is
+//! whole, and a commit that was answered is lost only with both. So damage of one slot never brings an older catalog back.
 
 use crate::catalog::needed_by;
 use crate::label::{Features, VERSION, is_sealed, seal};
-use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX, SLOT_STARTS};
-use block::{Buf, Lba, View};
+use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
+use block::{Buf, View};
 use simd::crc32c::crc32c;
 use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
@@ -117,11 +117,6 @@ impl Header {
     }
 }
 
-/// Where generation `generation` lies on every member disk.
-pub(crate) fn place(generation: u64) -> Lba {
-    Lba(SLOT_STARTS[usize::from(!generation.is_multiple_of(2))])
-}
-
 /// The blocks of a slot: the header for `disk`, then `body`, then zeros, to the end of the slot where it is to be `whole`.
 ///
 /// *Panics*: when the body is longer than [`BODY_BYTES_MAX`]; what could make it so is refused before.
@@ -168,11 +163,5 @@ mod tests {
             bad[at] ^= 1;
             assert_eq!(Header::parse(&bad), Err(NoSlot::Torn), "byte {at}");
         }
-    }
-
-    #[test]
-    fn slot_of_a_generation_is_never_that_of_the_one_before() {
-        assert_ne!(place(7), place(8));
-        assert_eq!(place(7), place(9));
     }
 }

@@ -1,7 +1,7 @@
 //! The catalog on its disks: one commit at a time, shared by all whose changes it carries.
 //!
-//! A commit writes generation n+1 beside generation n on every member that takes part, flushes it, and is
-//! done when all of them have it. A member that cannot be reached is marked failed, and generation n+2
+//! A commit writes generation n+1 to the first slot of every member that takes part, flushes it, then does the same with the
+//! second slot, and is done when all of them have both. A member that cannot be reached is marked failed, and generation n+2
 //! says so on the others before anybody hears of the commit. Where its group cannot serve without that member nothing is said
 //! of it, for the pool would be lost by that: no more changes are taken, and the disks are as they are when the pool is opened
 //! again. A disk that refuses for want of space is asked again for some seconds before.
@@ -11,14 +11,15 @@
 
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
 use crate::error::PoolError;
+use crate::layout::SLOT_STARTS;
 use crate::owner::{Loss, Owner, Sight};
 use crate::slot;
 use crate::waiters::Waiters;
-use block::{BlockDevice, IoError, IoErrorKind, Stable, View};
+use block::{BlockDevice, IoError, IoErrorKind, Lba, Stable, View};
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
 use shard::{Pause, Spawner, insist};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -78,8 +79,8 @@ struct State<D> {
     changed: u64,
     committed: u64,
     lost: bool,
-    /// So many commits from the next on write their slots to the end.
-    whole: u8,
+    /// True when the next commit writes its slots to the end.
+    whole: bool,
     disks: Vec<(Uuid, Rc<D>)>,
     /// Disks that get every commit and are no members yet.
     guests: Vec<Uuid>,
@@ -112,7 +113,7 @@ impl<D: BlockDevice + 'static> Store<D> {
             changed: 0,
             committed: 0,
             lost: false,
-            whole: 0,
+            whole: false,
             disks,
             guests: Vec::new(),
             running: None,
@@ -209,9 +210,9 @@ impl<D: BlockDevice + 'static> Store<D> {
         Ok((made, Change(state.changed)))
     }
 
-    /// The next `commits` write all of their slots: nothing older is left behind what they say.
-    pub(crate) fn write_whole_slots(&self, commits: u8) {
-        self.state.borrow_mut().whole = commits;
+    /// The next commit writes its slots to the end: nothing older is left behind what they say.
+    pub(crate) fn write_whole_slots(&self) {
+        self.state.borrow_mut().whole = true;
     }
 
     /// `disk` takes part from the next commit on, if the catalog says so by then.
@@ -370,8 +371,7 @@ impl<D: BlockDevice + 'static> State<D> {
         let generation = self.generation;
         let members = self.catalog.groups.iter_mut().flat_map(|group| &mut group.members);
         members.filter(|member| member.since == SINCE_NEXT).for_each(|member| member.since = generation);
-        let body = Body { bytes: self.catalog.emit().into(), whole: self.whole > 0 };
-        self.whole = self.whole.saturating_sub(1);
+        let body = Body { bytes: self.catalog.emit().into(), whole: std::mem::take(&mut self.whole) };
         let catalog = &self.catalog;
         let takes_part = |disk: &Uuid| {
             self.guests.contains(disk) || catalog.member(*disk).is_some_and(|member| member.state.takes_part())
@@ -390,11 +390,14 @@ impl<D: BlockDevice + 'static> State<D> {
     }
 }
 
+/// Both slots of a disk, in the order in which a commit writes them.
+pub(crate) const ALL_SLOTS: [usize; 2] = [0, 1];
+
 /// What a commit writes to each disk.
-struct NewSlot {
-    pool: Uuid,
-    generation: u64,
-    body: Body,
+pub(crate) struct NewSlot {
+    pub(crate) pool: Uuid,
+    pub(crate) generation: u64,
+    pub(crate) body: Body,
 }
 
 /// Writes the slot to one disk, durably, if the pool is still `guard`'s there.
@@ -404,7 +407,9 @@ async fn commit_one<D: BlockDevice>(
     guard: Option<Owner>,
     pause: Option<Pause>,
 ) -> Took<D> {
-    let attempt = async || commit_to(id, &disk, &slot, guard.as_ref()).await;
+    // A slot that has the commit is not written again: where another attempt ends half done, one of the two is whole.
+    let left = Cell::new(&ALL_SLOTS[..]);
+    let attempt = async || commit_to(id, &disk, &slot, guard.as_ref(), &left).await;
     let may_pass = |missed: &Missed| matches!(missed, Missed::Io(IoError { kind: IoErrorKind::NoSpace, .. }));
     let mut result = attempt().await;
     if let Some(pause) = pause {
@@ -416,33 +421,33 @@ async fn commit_one<D: BlockDevice>(
 async fn commit_to<D: BlockDevice>(
     id: Uuid,
     disk: &Rc<D>,
-    slot: &NewSlot,
+    new: &NewSlot,
     guard: Option<&Owner>,
+    left: &Cell<&[usize]>,
 ) -> Result<(), Missed> {
     if let Some(own) = guard {
-        let sight = Sight::of(&**disk, slot.pool, id, Some(own)).await;
+        let sight = Sight::of(&**disk, new.pool, id, Some(own)).await;
         if let Some(loss) = sight.loss {
             return Err(Missed::Fenced(loss));
         }
         sight.marks.map_err(Missed::Io)?;
     }
-    bring_up(id, disk.clone(), slot.pool, slot.generation, slot.body.clone()).await.map_err(Missed::Io)
+    new.write(id, &**disk, left).await.map_err(Missed::Io)
 }
 
-/// One disk holds `body` as `generation`.
-///
-/// *Durability*: when it returns.
-pub(crate) async fn bring_up<D: BlockDevice>(
-    id: Uuid,
-    disk: Rc<D>,
-    pool: Uuid,
-    generation: u64,
-    body: Body,
-) -> Result<(), IoError> {
-    let data: View = slot::emit(pool, id, generation, &body.bytes, body.whole);
-    let written = disk.write(slot::place(generation), data).await?;
-    let _: Stable = disk.flush(written).await?;
-    Ok(())
+impl NewSlot {
+    /// The slots that are `left` of the disk `id` hold the commit, one after the other; those that do not yet stay in `left`.
+    ///
+    /// *Durability*: when it returns.
+    pub(crate) async fn write<D: BlockDevice>(&self, id: Uuid, disk: &D, left: &Cell<&[usize]>) -> Result<(), IoError> {
+        let data: View = slot::emit(self.pool, id, self.generation, &self.body.bytes, self.body.whole);
+        while let [slot, behind @ ..] = left.get() {
+            let written = disk.write(Lba(SLOT_STARTS[*slot]), data.clone()).await?;
+            let _: Stable = disk.flush(written).await?;
+            left.set(behind);
+        }
+        Ok(())
+    }
 }
 
 impl<D> Clone for Store<D> {

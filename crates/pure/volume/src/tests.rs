@@ -1,5 +1,6 @@
 //! Tests of the crate as a whole: on disks that record what they are told, and can lose what was not flushed.
 
+mod bad_blocks;
 mod crash;
 pub(crate) mod disk;
 mod families;

@@ -2,6 +2,8 @@
 
 use super::{Candidate, FoundPool};
 use crate::catalog::Catalog;
+use crate::layout::SLOT_STARTS;
+use crate::probe::FoundCatalog;
 use std::fmt;
 use uuid::Uuid;
 
@@ -24,8 +26,11 @@ pub enum Structure {
         /// True when both copies at the head of the disk are among them.
         is_head: bool,
     },
-    /// Both copies of the pool's catalog.
-    Catalog,
+    /// Copies of the pool's catalog, of two.
+    Catalog {
+        /// How many are not whole.
+        copies: usize,
+    },
     /// The copy of the catalog that says it is the newest has a generation that no commit can have given it.
     Generation(u64),
 }
@@ -37,7 +42,8 @@ impl fmt::Display for Structure {
                 write!(f, "the label, with everything in the first MiB of the disk ({copies} of 3 copies)")
             }
             Self::Label { copies, is_head: false } => write!(f, "the label ({copies} of 3 copies)"),
-            Self::Catalog => f.write_str("the catalog (both copies)"),
+            Self::Catalog { copies: 1 } => f.write_str("the catalog (1 of 2 copies)"),
+            Self::Catalog { .. } => f.write_str("the catalog (both copies)"),
             Self::Generation(generation) => {
                 write!(f, "the catalog (a copy of generation {generation}, far ahead of all others)")
             }
@@ -47,9 +53,8 @@ impl fmt::Display for Structure {
 
 /// Marks the catalogs that no commit can have written.
 ///
-/// A commit is on every member that takes part before the next one begins, and a member keeps the two last ones. So a
-/// generation that is more than one ahead of all other members that it counts on, on a disk that lacks the one before it, is
-/// damage, not news.
+/// A commit is in both slots of every member that takes part before the next one begins. So a generation that is more than one ahead
+/// of all other members that it counts on, on a disk whose other slot has neither the same nor the one before it, is damage, not news.
 pub(super) fn disbelieve(candidates: &mut [Candidate<'_>]) {
     let generations: Vec<(Uuid, Option<u64>)> =
         candidates.iter().map(|candidate| (candidate.disk(), candidate.generation())).collect();
@@ -59,7 +64,8 @@ pub(super) fn disbelieve(candidates: &mut [Candidate<'_>]) {
         let counts = |id: &Uuid| newest.catalog.member(*id).is_some_and(|member| member.state.takes_part());
         let mut others = generations.iter().filter(|(id, _)| *id != disk && counts(id)).filter_map(|(_, found)| *found);
         let ahead = |other: u64| other.saturating_add(1) < newest.generation;
-        let has_before = rest.iter().any(|found| found.generation.checked_add(1) == Some(newest.generation));
+        let follows = |found: &FoundCatalog| newest.generation.abs_diff(found.generation) <= 1;
+        let has_before = rest.iter().any(follows);
         let mut is_any = false;
         let all_behind = others.all(|other| {
             is_any = true;
@@ -71,8 +77,9 @@ pub(super) fn disbelieve(candidates: &mut [Candidate<'_>]) {
     }
 }
 
-/// What is damaged on the disks that take part by `catalog`.
-pub(super) fn of_candidates(catalog: &Catalog, candidates: &[Candidate<'_>]) -> Vec<Damage> {
+/// What is damaged on the disks that take part by `catalog`. One slot that is not whole is damage where the pool `is_released`, for
+/// its owner had no commit under way when it stopped; else a power cut may have torn it.
+pub(super) fn of_candidates(catalog: &Catalog, candidates: &[Candidate<'_>], is_released: bool) -> Vec<Damage> {
     let takes_part = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());
     let mut all = Vec::new();
     for candidate in candidates.iter().filter(|candidate| takes_part(candidate.disk())) {
@@ -85,8 +92,11 @@ pub(super) fn of_candidates(catalog: &Catalog, candidates: &[Candidate<'_>]) -> 
         }
         if let Some(found) = candidate.member.catalogs.first().filter(|_| candidate.disbelieved > 0) {
             add(Structure::Generation(found.generation));
-        } else if candidate.member.catalogs.is_empty() {
-            add(Structure::Catalog);
+        } else {
+            let copies = SLOT_STARTS.len() - candidate.member.catalogs.len();
+            if copies > usize::from(!is_released) {
+                add(Structure::Catalog { copies });
+            }
         }
     }
     all

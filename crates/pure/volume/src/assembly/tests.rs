@@ -46,10 +46,10 @@ fn live(states: &[MemberState]) -> Catalog {
 
 fn commit(generation: u64, catalog: &Catalog) -> FoundCatalog {
     let body = block::Buf::copy_of(&catalog.emit()).freeze();
-    FoundCatalog { generation, checksum: simd::crc32c::crc32c(&body), catalog: Rc::new(catalog.clone()), body }
+    FoundCatalog { slot: 0, generation, checksum: simd::crc32c::crc32c(&body), catalog: Rc::new(catalog.clone()), body }
 }
 
-/// Disk `disk` of pool `pool` with these commits, the newest first.
+/// Disk `disk` of pool `pool` with these commits, the newest first and in slot 0.
 fn member(pool: u128, disk: u128, catalogs: &[FoundCatalog]) -> Probe {
     let label = Label {
         pool: id(pool),
@@ -62,7 +62,8 @@ fn member(pool: u128, disk: u128, catalogs: &[FoundCatalog]) -> Probe {
         created_by: "test".into(),
         features: Features::default(),
     };
-    let member = Member { label, copies: [true; 3], overwritten: None, catalogs: catalogs.to_vec(), owner: None };
+    let catalogs = catalogs.iter().cloned().enumerate().map(|(slot, found)| FoundCatalog { slot, ..found }).collect();
+    let member = Member { label, copies: [true; 3], overwritten: None, catalogs, owner: None };
     Probe { blocks: DISK_BLOCKS, contents: Contents::Member(Box::new(member)), has_residue: false }
 }
 
@@ -311,9 +312,9 @@ fn assembly_believes_a_disk_of_a_protected_group_whose_catalogs_are_damaged() {
     assert_eq!(damaged(&[whole(&both), member(1, 101, &[])]), (5, vec![Current, Stale], vec![]));
     both.groups[0].protected = true;
     let found = damaged(&[whole(&both), member(1, 101, &[])]);
-    assert_eq!(found, (5, vec![Current, Current], vec![(id(101), Structure::Catalog)]));
+    assert_eq!(found, (5, vec![Current, Current], vec![(id(101), Structure::Catalog { copies: 2 })]));
     let survey = assemble(&[whole(&both), member(1, 101, &[])]);
-    assert_eq!(survey.pools[0].behind, [id(101)], "opening writes the catalog to it");
+    assert_eq!(survey.pools[0].behind[1..], [(id(101), &[0, 1][..])], "opening writes the catalog to it");
     // One that the pool has given up is old, whatever it bears.
     both.groups[0].members[1].state = MemberState::Failed;
     assert_eq!(damaged(&[whole(&both), member(1, 101, &[])]), (5, vec![Current, Failed], vec![]));

@@ -7,9 +7,10 @@ use crate::error::PoolError;
 use crate::label::{Features, Label};
 use crate::layout::{BLOCK_BYTES, data_area};
 use crate::probe::{Contents, probe, wipe, write_label};
-use crate::store::{Body, Store, bring_up};
+use crate::store::{ALL_SLOTS, Body, NewSlot, Store};
 use block::{BlockDevice, Blocks, IoError};
 use futures_util::future::join_all;
+use std::cell::Cell;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -215,11 +216,11 @@ async fn form<D: BlockDevice>(
     now: u64,
     created_by: &str,
 ) -> Result<(), PoolError> {
-    let body = Body::of(catalog.emit());
+    let slot = NewSlot { pool: catalog.pool, generation: FIRST, body: Body::of(catalog.emit()) };
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
         // First it stops being what it was. A disk with half of this done has no label, or an unfinished pool's.
         let _ = wipe(&*disk).await?;
-        bring_up(id, disk.clone(), catalog.pool, FIRST, body.clone()).await?;
+        slot.write(id, &*disk, &Cell::new(&ALL_SLOTS)).await?;
         let blocks = disk.geometry().blocks;
         let label = label_of(catalog, id, FIRST, blocks, now, created_by);
         write_label(&*disk, &label).await

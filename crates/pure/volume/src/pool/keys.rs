@@ -10,9 +10,6 @@ use block::BlockDevice;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// Slots of the catalog on each disk: after so many commits nothing older is left on those that take part.
-const SLOTS: u8 = 2;
-
 impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
     /// The data key that `wrapped` is of.
     fn open_key(&self, family: Uuid, wrapped: &WrappedKey) -> Result<DataKey, KeyError> {
@@ -94,15 +91,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })?;
         // A catalog that was longer once would leave its end behind the new one.
         if !sabotage::is(Sabotage::KeepOldKey) {
-            self.shared.store.write_whole_slots(SLOTS);
+            self.shared.store.write_whole_slots();
         }
         family.set_cover(Cover::Keyed(Rc::new(BlockCipher::new(&key.key))));
-        self.shared.store.committed(change).await?;
-        if !sabotage::is(Sabotage::KeepOldKey) {
-            let ((), change) = self.shared.store.change(|_| Ok(()))?;
-            self.shared.store.committed(change).await?;
-        }
-        Ok(())
+        self.shared.store.committed(change).await
     }
 
     /// Admits a key that all encrypted volumes of the pool are wrapped with. Where one needs another key, a volume under this one would be

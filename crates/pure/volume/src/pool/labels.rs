@@ -3,6 +3,7 @@
 use super::Pool;
 use super::create::{label_of, made_by_us};
 use crate::error::PoolError;
+use crate::layout::SLOT_STARTS;
 use crate::probe::{Contents, probe, restore_label, write_label};
 use block::{BlockDevice, IoError};
 use std::rc::Rc;
@@ -12,14 +13,14 @@ use uuid::Uuid;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
-    /// Its catalog is not the newest.
+    /// A slot does not hold the newest catalog.
     Catalog,
     /// A copy of its label was not whole, and is now.
     Label,
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// Every member that takes part has its label, three times, and the newest catalog; those that had not are the result.
+    /// Every member that takes part has its label, three times, and the newest catalog, twice; those that had not are the result.
     ///
     /// Nobody reads these while the pool is open, so that they decay unseen, and the next opening would do without the
     /// disk. *Durability*: when it returns. *Errors*: `CatalogLost`. A disk that cannot be written fails with the next commit.
@@ -36,7 +37,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             }
         }
         if !wrong.is_empty() {
-            // It goes to every member, into the slot that does not have the newest.
+            // It goes to both slots of every member.
             let ((), change) = store.change(|_| Ok(()))?;
             store.committed(change).await?;
         }
@@ -60,7 +61,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Contents::Member(member) if member.label.pool != pool => Ok(Wrong::Nothing),
             Contents::Member(member) if (member.label.pool, member.label.disk) == (pool, id) => {
                 restore_label(&**disk, &member.label, member.copies).await?;
-                let is_newest = member.catalogs.first().is_some_and(|found| found.generation >= generation);
+                let newest = member.catalogs.iter().filter(|found| found.generation >= generation).count();
+                let is_newest = newest == SLOT_STARTS.len();
                 Ok(match member.copies {
                     [true, true, true] if is_newest => Wrong::Nothing,
                     [true, true, true] => Wrong::Catalog,

@@ -5,9 +5,10 @@ use crate::assembly::{FoundPool, Position, Standing};
 use crate::catalog::{GroupRecord, GroupRole, LogState, MemberState};
 use crate::error::PoolError;
 use crate::probe::write_label;
-use crate::store::{Body, SINCE_NEXT, Store, bring_up};
+use crate::store::{Body, NewSlot, SINCE_NEXT, Store};
 use block::{BlockDevice, IoError, Stable, Written};
 use futures_util::future::join_all;
+use std::cell::Cell;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -47,8 +48,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         states.extend(found.returned().map(|disk| (disk, MemberState::InService)));
         states.extend(unreachable.into_iter().map(|(disk, _)| (disk, MemberState::Failed)));
         let store = Store::new((*found.catalog).clone(), found.generation, disks);
-        // What was not found now must not be found later: the next commit takes its slot before anybody relies on this one.
-        if !states.is_empty() || found.is_doubtful {
+        if !states.is_empty() {
             let ((), change) = store.change(|catalog| {
                 for &(disk, state) in &states {
                     let member = catalog.member_mut(disk).expect("positions are the catalog's members");
@@ -101,18 +101,18 @@ fn admit_groups<G: BlockDevice>(found: &FoundPool, groups: &[G]) -> Result<(), P
     if fits { Ok(()) } else { Err(PoolError::Plan("a group is smaller than its catalog says, or is not there")) }
 }
 
-/// Every disk holds the newest commit, and whole labels, durably; returns those that could not be brought to it, and why.
+/// Every disk holds the newest commit, in both slots, and whole labels, durably; returns those that could not be brought to it, and why.
 ///
 /// The newest commit may have reached some disks only. It must be on all before another is written, for a
 /// member that takes part may be one commit behind, never two. Where it was found it may have been in a
-/// cache only, when a daemon was killed and not the power cut: written over its predecessor, the next commit
-/// would leave nothing to go back to. The same flush covers what hosts had written last.
+/// cache only, when a daemon was killed and not the power cut: the next commit writes over it. The same flush covers what hosts had
+/// written last. A slot that cannot be made out may hold a later commit that was never answered, and is not found any more after this.
 async fn complete<D: BlockDevice>(found: &FoundPool, disks: &[(Uuid, Rc<D>)]) -> Vec<(Uuid, IoError)> {
-    let body = Body::of(&found.body[..]);
+    let slot = NewSlot { pool: found.catalog.pool, generation: found.generation, body: Body::of(&found.body[..]) };
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
         let _: Stable = disk.flush(Written::attest()).await?;
-        if found.behind.contains(&id) {
-            bring_up(id, disk.clone(), found.catalog.pool, found.generation, body.clone()).await?;
+        if let Some((_, slots)) = found.behind.iter().find(|(behind, _)| *behind == id) {
+            slot.write(id, &*disk, &Cell::new(slots)).await?;
         }
         match found.torn_labels.iter().find(|label| label.disk == id) {
             Some(label) => write_label(&*disk, label).await,

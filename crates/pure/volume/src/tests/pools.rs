@@ -468,7 +468,7 @@ fn slots_of_another_pool_left_on_a_disk_are_not_read() {
     let other = bytes_of(&*world.disks[0], SLOT_STARTS[0], 2);
     world.disks[1].scribble(SLOT_STARTS[0] * 4096, &other);
     let survey = world.survey();
-    assert_eq!(survey.pools[0].groups[0].positions[1].standing, Standing::Current, "one commit behind");
+    assert_eq!(survey.pools[0].groups[0].positions[1].standing, Standing::Current, "its other slot has the commit");
     world.disks[1].scribble(SLOT_STARTS[1] * 4096, &other);
     assert_eq!(world.survey().pools[0].groups[0].positions[1].standing, Standing::Stale);
 }
