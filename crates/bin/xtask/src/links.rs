@@ -1,5 +1,7 @@
 //! Portals whose links go down, whose addresses go, and whose packets are too large for the way: real links between network
-//! namespaces, a daemon in one, our initiator in the other.
+//! namespaces, a daemon in one, our initiator in the other. And portals behind NAT.
+
+mod nat;
 
 use crate::client::Client;
 use crate::workspace;
@@ -41,10 +43,15 @@ pub fn run(options: &Options) -> Result<bool> {
 struct Namespace(String);
 
 impl Namespace {
+    fn new(name: &str) -> Result<Self> {
+        let there = Self(format!("blockyard-{name}-{}", std::process::id()));
+        ip(&format!("netns add {}", there.0))?;
+        Ok(there)
+    }
+
     /// A namespace with a link to ours for each portal, `t0` there and `h0` here, in a network of its own.
     fn linked() -> Result<Self> {
-        let there = Self(format!("blockyard-links-{}", std::process::id()));
-        ip(&format!("netns add {}", there.0))?;
+        let there = Self::new("links")?;
         ip("link set lo up")?;
         there.ip("link set lo up")?;
         for link in 0..LINKS {
@@ -96,6 +103,13 @@ fn inside() -> Result<bool> {
     }
     played?;
     println!("links: all noticed");
+    drop((array, there));
+    if nat::is_possible() {
+        nat::play()?;
+        println!("NAT: reached by the advertised addresses");
+    } else {
+        println!("NAT: not tried, nft is not installed");
+    }
     Ok(true)
 }
 

@@ -41,7 +41,7 @@ enum Task {
     Crowd(crowd::Options),
     /// Counts the product's instructions per command, and finds rows that take more than they did
     Instructions(instructions::Options),
-    /// Takes links below portals down and back, between network namespaces
+    /// Takes links below portals down and back, and puts NAT before them, between network namespaces
     Links(links::Options),
     /// Packs the Debian package, and judges it
     Package(package::Options),
