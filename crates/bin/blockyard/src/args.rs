@@ -30,7 +30,7 @@ mod web;
 
 pub use alert::{AlertCommand, ReceiverOptions};
 pub use auth::{AuthCommand, ChapOptions};
-pub use config::{ApplyOptions, ConfigCommand, DiffOptions, DocumentOptions};
+pub use config::{ApplyOptions, ConfigCommand, DiffOptions, DisruptionOption, DocumentOptions};
 pub use conform::{AimOptions, ConformOptions, ReadyOptions, WhoOptions};
 pub use connect::{ConnectOptions, System};
 pub use debug::DebugCommand;

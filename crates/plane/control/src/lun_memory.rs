@@ -109,7 +109,7 @@ impl State {
     }
 
     /// Initiators that are another host's now have brought what they knew with them.
-    fn remember_initiators(&self, before: &Self, luns: &mut LunMemory) {
+    pub(crate) fn remember_initiators(&self, before: &Self, luns: &mut LunMemory) {
         if self.hosts == before.hosts {
             return;
         }

@@ -18,6 +18,14 @@ pub struct DocumentOptions {
     pub reuse_luns: bool,
 }
 
+/// Whether a change may take something away from hosts that are logged in; the array refuses it with the list of sessions otherwise.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct DisruptionOption {
+    /// Go on though sessions end or lose access
+    #[arg(long)]
+    pub allow_disruption: bool,
+}
+
 /// What to compare.
 #[derive(Debug, Args)]
 pub struct DiffOptions {
@@ -39,9 +47,8 @@ pub struct ApplyOptions {
     /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
-    /// Apply it though sessions end or lose access
-    #[arg(long)]
-    pub allow_disruption: bool,
+    #[command(flatten)]
+    pub disruption: DisruptionOption,
     /// An initiator that must be logged in afterwards, or everybody sees again what they saw; may be given again
     #[arg(long = "initiator", value_name = "IQN")]
     pub initiators: Vec<Iqn>,
@@ -64,9 +71,8 @@ pub enum ConfigCommand {
         /// Do not ask for confirmation
         #[arg(long)]
         yes: bool,
-        /// Restore it though sessions end or lose access
-        #[arg(long)]
-        allow_disruption: bool,
+        #[command(flatten)]
+        disruption: DisruptionOption,
         /// Restore it though LUNs become other volumes than hosts know under them by now
         #[arg(long)]
         reuse_luns: bool,

@@ -28,4 +28,6 @@ pub struct UpOptions {
     /// The file of the CHAP secret that the host must prove
     #[arg(long, value_name = "FILE", requires = "initiators")]
     pub chap_secret_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub disruption: super::DisruptionOption,
 }

@@ -45,8 +45,9 @@ pub fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
     if !desk.out.is_json() && !desk.out.is_quiet() {
         show(desk, &plan)?;
     }
-    admit(&plan.steps, plan.sessions, options.yes || options.allow_disruption)?;
-    request.allow_disruption = options.allow_disruption;
+    let allow_disruption = options.disruption.allow_disruption;
+    admit(&plan.steps, plan.sessions, options.yes || allow_disruption)?;
+    request.allow_disruption = allow_disruption;
     request.fingerprint = Some(plan.fingerprint);
     request.initiators = options.initiators;
     request.within = options.within;
@@ -59,7 +60,8 @@ pub fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
 pub fn run(desk: &Desk, command: &ConfigCommand) -> Result<(), Failure> {
     match *command {
         ConfigCommand::List => list(desk),
-        ConfigCommand::Restore { version, yes, allow_disruption, reuse_luns } => {
+        ConfigCommand::Restore { version, yes, disruption, reuse_luns } => {
+            let allow_disruption = disruption.allow_disruption;
             restore(desk, version, yes, RestoreConfig { allow_disruption, reuse_luns })
         }
     }

@@ -22,7 +22,8 @@ pub fn run(desk: &Desk, options: &UpOptions) -> Result<(), Failure> {
     let is_known = admit_host(options, hosts.iter().find(|known| known.name == host))?;
     admit_pool(options, &desk.client.get("/pools", "pools")?.decode::<Vec<PoolReport>>()?)?;
     let document = document(options, (&host, is_known), &disks)?;
-    let request = ApplyConfig { document, ..ApplyConfig::default() };
+    let allow_disruption = options.disruption.allow_disruption;
+    let request = ApplyConfig { document, allow_disruption, ..ApplyConfig::default() };
     let answer = desk.client.post("/config/apply", &request, "applied")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);

@@ -141,3 +141,23 @@ fn document_whose_initiators_are_late_ends_with_eight_and_one_that_shuts_them_ou
     assert_eq!(shut.code, 4, "{}", shut.stderr);
     assert!(shut.stderr.contains("would not see volume tank/vm1 any more"), "{}", shut.stderr);
 }
+
+#[test]
+fn first_lun_for_an_initiator_that_is_logged_in_as_anybody_takes_consent() {
+    let lab = Lab::new();
+    lab.furnish();
+    // It is logged in, and sees a volume as the host that anybody is.
+    let own = "iqn.1993-08.org.debian:01:abc123";
+    lab.good(&["host", "add", "guests", "--any"]);
+    lab.good(&["present", "tank/vm1", "guests"]);
+    let up = ["up", "tank/vm2", "8MiB", "--initiator", own, "--host", "own"];
+    let refused = lab.bad(&up, 4);
+    assert!(refused.contains("1 session would lose access") && refused.contains("tank/vm1"), "{refused}");
+    assert!(refused.ends_with("repeat with --allow-disruption (BY-1222)"), "{refused}");
+    assert!(!lab.good(&["volume", "list"]).contains("tank/vm2"), "nothing was made");
+    lab.good(&[&up[..], &["--allow-disruption"]].concat());
+    assert!(
+        lab.good(&["presentation", "list", "--no-headers"]).contains("own\t1\ttank/vm2"),
+        "LUN 0 it knows as another"
+    );
+}

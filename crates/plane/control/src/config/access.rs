@@ -43,7 +43,10 @@ pub(super) fn after(
     }
     let mut known = before.clone();
     former_luns(&mut known, &next, document)?;
-    presentations(&mut next, &known, document, volumes)?;
+    // An initiator that becomes another host's brings the numbers that it knows: none of them is chosen for another volume.
+    let mut brought = known.clone();
+    next.remember_initiators(before, &mut brought.luns);
+    presentations(&mut next, &brought, document, volumes)?;
     next.luns = known.luns;
     for (&PortalAddress(address), entry) in &document.portal {
         let policy = portals::changed(address, next.portal_policy(address), &entry.settings)?;

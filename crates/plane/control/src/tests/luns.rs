@@ -3,7 +3,7 @@
 use super::hosts::{code_of, furnished, iqn, name, names};
 use super::{Array, new_host, new_presentation, new_volume};
 use crate::Control;
-use crate::config::{ApplyConfig, RestoreConfig};
+use crate::config::{ApplyConfig, HostEntry, PresentEntry, RestoreConfig};
 use crate::request::{
     GroupChange, HostChange, NewBackend, NewHost, NewHostGroup, NewPresentation, NewTarget, NewVolume, Removal,
     Unpresent,
@@ -196,6 +196,33 @@ async fn document_gives_no_number_to_another_volume_unless_it_may() {
     control.apply(forced.clone(), &()).await.expect("is forced");
     assert_eq!(control.presentations()[0].lun, 0);
     assert!(control.apply(forced, &()).await.expect("is so already").steps.is_empty());
+}
+
+/// It was refused, though the document states no number.
+#[tokio::test]
+async fn document_chooses_a_number_that_no_initiator_of_a_new_host_knows() {
+    let array = furnished(&["a", "b"]).await;
+    let control = &array.control;
+    control.add_host(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
+    present(control, "a", "guests").await;
+    let mut document = control.export(&()).await.expect("a document");
+    let own = HostEntry { initiators: vec![iqn("own")], ..HostEntry::default() };
+    document.host.insert(name("own"), own);
+    let to_own = |volume: &str| {
+        let volume = volume.parse().expect("a name");
+        PresentEntry { volume, host: name("own"), lun: None, ..document.present[0].clone() }
+    };
+    document.present.extend([to_own("b"), to_own("a")]);
+    let request = ApplyConfig { document, ..ApplyConfig::default() };
+    control.apply(request.clone(), &()).await.expect("takes another number");
+    let seen = control.presentations();
+    let lun_of = |volume: &str| seen.iter().find(|one| one.host == name("own") && one.volume.to_string() == volume);
+    assert_eq!(
+        ["a", "b"].map(|volume| lun_of(volume).map(|one| one.lun)),
+        [Some(0), Some(1)],
+        "the old one, and a new one"
+    );
+    assert!(control.apply(request, &()).await.expect("is so already").steps.is_empty());
 }
 
 #[tokio::test]
