@@ -202,6 +202,14 @@ pub trait BlockDevice {
     /// reads as zeros from now on; elsewhere it may keep its content.
     async fn discard(&self, extent: Extent) -> Result<Written, IoError>;
 
+    /// There is space for the blocks of `extent`, whose content stays: writing them does not fail for want of it. A device
+    /// whose blocks always have their place, or that cannot promise it, does nothing.
+    ///
+    /// *Errors*: `NoSpace` when there is none.
+    async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
+        self.geometry().admit(extent)
+    }
+
     /// The longest run from the start of `extent` on, within it, whose blocks are all mapped or all not.
     ///
     /// *Shape*: `extent` is not empty, and neither is the answer; it may end early.
@@ -250,6 +258,9 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     }
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         (**self).discard(extent).await
+    }
+    async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
+        (**self).reserve(extent).await
     }
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
         (**self).run(extent).await

@@ -108,6 +108,10 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
         self.device.discard(extent).await
     }
 
+    async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
+        self.device.reserve(extent).await
+    }
+
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
         self.device.run(extent).await
     }

@@ -58,6 +58,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     let (stopping, stops) = tokio::sync::watch::channel(false);
     let feeding = tokio::spawn(pulse.feed(stops));
     let watching = tokio::spawn(control.clone().watch_memory(found, memory.cache_bytes));
+    let looking_below = tokio::spawn(control.clone().watch_room());
     systemd::ready();
     let stop = async move {
         asked.next().await;
@@ -72,6 +73,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     shards.join()?;
     feeding.abort();
     watching.abort();
+    looking_below.abort();
     tracing::info!("stopped");
     Ok(())
 }

@@ -30,6 +30,7 @@ pub fn of(code: EventCode) -> Rule {
         | event::DISK_LEFT_OUT
         | event::DISK_WEARS
         | event::DISK_FAILING
+        | event::FILE_SYSTEM_FULL
         | event::SPARE_NONE
         | event::LOG_FAILED
         | event::LOG_LOST

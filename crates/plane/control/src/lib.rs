@@ -40,6 +40,7 @@ mod owners;
 mod recording;
 mod refused;
 pub mod request;
+mod room;
 mod search;
 mod settings;
 mod state;

@@ -127,6 +127,10 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
         let _flight = self.begin();
         self.count(self.device.discard(extent).await, |_, _| ())
     }
+
+    async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
+        self.device.reserve(extent).await
+    }
 }
 
 #[cfg(test)]

@@ -120,6 +120,11 @@ impl<D: BlockDevice> BlockDevice for Fenced<D> {
         self.admit(extent).await?;
         self.device.discard(extent).await
     }
+
+    async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
+        self.admit(extent).await?;
+        self.device.reserve(extent).await
+    }
 }
 
 #[cfg(test)]

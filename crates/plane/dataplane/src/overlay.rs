@@ -144,6 +144,13 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
         }
     }
 
+    async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
+        match self.memory.get() {
+            None => self.device.reserve(extent).await,
+            Some(_) => Ok(()),
+        }
+    }
+
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
         self.device.run(extent).await
     }

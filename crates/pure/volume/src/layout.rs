@@ -25,6 +25,8 @@ pub(crate) const STATE_PLACE_BLOCKS: u64 = 3 * MIB_BLOCKS;
 pub(crate) const DATA_START: u64 = 16 * MIB_BLOCKS;
 /// What is kept free of data behind the data area, for the label copy at the end.
 pub(crate) const TAIL_BLOCKS: u64 = MIB_BLOCKS;
+/// Everything before the data area: labels, marks, catalogs and copies of the state.
+pub(crate) const HEAD_AREA: Extent = Extent { start: Lba(0), len: Blocks(DATA_START) };
 /// What is kept for the label copies at the head.
 pub(crate) const HEAD_BLOCKS: u64 = MIB_BLOCKS;
 

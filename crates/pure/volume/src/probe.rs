@@ -3,7 +3,8 @@
 use crate::catalog::{Catalog, CatalogError};
 use crate::label::{Label, NoLabel};
 use crate::layout::{
-    BLOCK_BYTES, DISK_BYTES_MIN, HEAD_BLOCKS, HEAD_LABELS, OWNER_PLACES, SLOT_STARTS, TAIL_BLOCKS, tail_label,
+    BLOCK_BYTES, DISK_BYTES_MIN, HEAD_AREA, HEAD_BLOCKS, HEAD_LABELS, OWNER_PLACES, SLOT_STARTS, TAIL_BLOCKS,
+    tail_label,
 };
 use crate::owner::{Owner, newest, read_marks};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
@@ -214,6 +215,22 @@ async fn read_slot<D: BlockDevice>(disk: &D, slot: usize, label: &Label) -> Resu
         Err(error @ CatalogError::UnknownType(_)) => SlotContents::Newer(error.to_string()),
         Ok(_) | Err(_) => SlotContents::Nothing,
     })
+}
+
+/// `disk` is blank, and there is space for all metadata that it will have: a full file system below it never refuses that.
+///
+/// *Durability*: when it returns. *Errors*: `NoSpace` with nothing written, and others as of any write.
+pub(crate) async fn prepare<D: BlockDevice>(disk: &D) -> Result<Stable, IoError> {
+    reserve(disk).await?;
+    wipe(disk).await
+}
+
+/// There is space for all metadata before and behind the data of a member.
+pub(crate) async fn reserve<D: BlockDevice>(disk: &D) -> Result<(), IoError> {
+    let blocks = disk.geometry().blocks.0;
+    let (head, tail) = (HEAD_AREA.len.0.min(blocks), TAIL_BLOCKS.min(blocks));
+    disk.reserve(Extent::new(0, head)).await?;
+    disk.reserve(Extent::new(blocks - tail, tail)).await
 }
 
 /// `disk` bears no label and no owner's mark of ours, and nothing of others where we look for it.

@@ -68,6 +68,11 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
         self.geometry().admit(extent)?;
         self.device.discard(self.below(extent)).await.map_err(|error| self.above(error))
     }
+
+    async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
+        self.geometry().admit(extent)?;
+        self.device.reserve(self.below(extent)).await.map_err(|error| self.above(error))
+    }
 }
 
 #[cfg(test)]

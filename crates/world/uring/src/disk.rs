@@ -49,6 +49,7 @@ enum Verb {
     Write,
     Flush,
     Discard,
+    Reserve,
 }
 
 impl Disk {
@@ -201,5 +202,22 @@ impl BlockDevice for Disk {
             }
         }
         Ok(Written::attest())
+    }
+
+    async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
+        let bytes = self.enter_writing(extent).await?;
+        if !self.access.is_file || extent.is_empty() {
+            return Ok(());
+        }
+        loop {
+            let (offset, len) = (bytes.start, bytes.end - bytes.start);
+            let operation = Operation::Allocate { file: self.file.clone(), offset, len };
+            match self.carry(operation, Some(&bytes)).await.result {
+                // A file system that cannot promise it.
+                Ok(_) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(errno) => return Err(self.faults.record(Verb::Reserve, errno, extent)),
+            }
+        }
     }
 }

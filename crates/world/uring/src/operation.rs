@@ -21,6 +21,8 @@ pub(crate) enum Operation {
     Flush { file: Arc<OwnedFd> },
     /// Turns a range into a hole that reads as zeros.
     Punch { file: Arc<OwnedFd>, offset: u64, len: u64 },
+    /// Gives a range of a file its space, and leaves its content.
+    Allocate { file: Arc<OwnedFd>, offset: u64, len: u64 },
 }
 
 /// What a socket is waited for.
@@ -78,9 +80,15 @@ impl Operation {
             }
             Self::Flush { file } => rustix::fs::fdatasync(file).map(|()| 0),
             Self::Punch { file, offset, len } => rustix::fs::fallocate(file, PUNCH_FLAGS, *offset, *len).map(|()| 0),
+            Self::Allocate { file, offset, len } => {
+                rustix::fs::fallocate(file, ALLOCATE_FLAGS, *offset, *len).map(|()| 0)
+            }
         }
     }
 }
+
+/// A file is never made longer by it.
+pub(crate) const ALLOCATE_FLAGS: rustix::fs::FallocateFlags = rustix::fs::FallocateFlags::KEEP_SIZE;
 
 /// Works on files and, since Linux 4.9, on block devices, where it writes zeros by unmapping if the disk can.
 pub(crate) const PUNCH_FLAGS: rustix::fs::FallocateFlags =

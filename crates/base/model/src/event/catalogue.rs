@@ -41,6 +41,8 @@ catalogue! {
     105 DISK_LEFT_OUT      Warning  "What a member holds is not what its pool has written last; it is not used.";
     106 DISK_WEARS         Warning  "A disk says that it wears out or has replaced sectors.";
     107 DISK_FAILING       Critical "A disk says that it fails, or cannot read what it holds.";
+    108 FILE_SYSTEM_FULL   Warning  "A file system that disks or volumes are files on has no room left.";
+    109 FILE_SYSTEM_ROOM   Info     "A file system that disks or volumes are files on has room again.";
     111 SPARE_TOOK_OVER    Info     "A spare has taken the place of a lost member.";
     112 SPARE_NONE         Warning  "A member is lost, and no spare fits.";
     113 SPARE_REFUSED      Warning  "A spare could not take the place of a lost member.";

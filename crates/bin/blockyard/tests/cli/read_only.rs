@@ -75,8 +75,9 @@ fn assert_read_only(dir: &Path, folder: &Path, why: &str) {
 
 #[track_caller]
 fn assert_writable(dir: &Path) {
-    let status = ask(dir, &["status", "--check"]);
-    assert!(status.code == 0 && status.stdout.starts_with("All good"), "{}", status.stdout);
+    // Whether there is room below is looked at every few seconds.
+    wait_for(dir, "status", |said| said.starts_with("All good"));
+    assert_eq!(ask(dir, &["status", "--check"]).code, 0);
     let mut session = Initiator::login(dir);
     assert!(!session.is_write_protected());
     assert!(session.read(0, BLOCKS).expect("it is read").iter().all(|&byte| byte == FILL));
@@ -196,7 +197,7 @@ impl SmallFileSystem {
 
     fn mount(dir: &Path) -> Self {
         fs::create_dir(dir.join("disks")).expect("a folder");
-        let script = "mount -t tmpfs -o size=32m tmpfs disks && echo mounted && exec cat";
+        let script = "mount -t tmpfs -o size=80m tmpfs disks && echo mounted && exec cat";
         let mut holder = Command::new("unshare")
             .args(["--mount", "--map-root-user", "sh", "-c", script])
             .current_dir(dir)
@@ -245,7 +246,7 @@ impl SmallFileSystem {
     /// Takes all space that is left.
     fn fill(&self) {
         let mut file = fs::File::create(self.disks().join("filler")).expect("makes the file");
-        let error = (0..1 << 14).find_map(|_| file.write_all(&[1; 4096]).err()).expect("the file system is small");
+        let error = (0..1 << 15).find_map(|_| file.write_all(&[1; 4096]).err()).expect("the file system is small");
         assert_eq!(error.kind(), ErrorKind::StorageFull);
     }
 
@@ -273,6 +274,50 @@ fn pool_on_a_file_system_that_is_mounted_read_only_opens_read_only_and_is_writte
         good(dir, "pool import tank");
         assert_writable(dir);
     }
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+/// All that a disk says of itself and of the state has its space from the beginning.
+#[test]
+fn pool_on_a_full_file_system_has_space_for_its_metadata_and_the_file_system_is_told_of() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let (file_system, mut daemon) = SmallFileSystem::furnished(dir);
+    assert!(end(&mut daemon, Signal::TERM).success());
+    file_system.fill();
+    for host in ["web", "db", "mail"] {
+        daemon = file_system.start();
+        wait_for(dir, "volume show tank/v", |said| said.contains("online"));
+        assert!(!good(dir, "pool show tank").contains("read-only"));
+        let found = wait_for(dir, "status", |said| said.contains("full (critical)"));
+        assert!(
+            found.starts_with("file system of disk d0, disk d1 is full: free space on the file system of"),
+            "{found}"
+        );
+        assert_eq!(ask(dir, &["status", "--check"]).code, 7);
+        for line in ["event list", "alert active"] {
+            wait_for(dir, line, |said| said.contains("BY-E108"));
+        }
+        // The copy of each state goes to another place than the one before.
+        good(dir, &format!("host add {host} --initiator iqn.2026-11.io.blockyard:{host}"));
+        let [d0, d1] = DISKS.map(|disk| file_system.disks().join(disk).with_extension("img").display().to_string());
+        wait_for(dir, &format!("state recover {d0} {d1} --state-dir elsewhere"), |said| match said.split_once('\n') {
+            Some((newest, before)) => {
+                newest.contains(&format!("on {d0}, {d1}:")) && before.contains(&format!("-{host}"))
+            }
+            None => false,
+        });
+        for disk in DISKS {
+            let shown = good(dir, &format!("disk show {disk} -o json"));
+            assert!(shown.contains("\"errors\": 0"), "{shown}");
+        }
+        assert!(end(&mut daemon, Signal::TERM).success());
+    }
+    daemon = file_system.start();
+    file_system.empty();
+    wait_for(dir, "status", |said| said.starts_with("All good"));
+    wait_for(dir, "event list", |said| said.contains("BY-E109"));
+    assert_writable(dir);
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 

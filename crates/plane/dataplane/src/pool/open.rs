@@ -71,6 +71,9 @@ async fn open_written<W: World>(
     let Assembled { pool, troubles, log_refused } = assemble_pool(seat, id, &found, looked, taking).await?;
     pool.tell_of_damage(&found, looked);
     pool.hold(taken).await?;
+    for (disk, error) in pool.pool.reserve_metadata().await {
+        tracing::warn!(pool = %pool.name, %disk, %error, "there is no space for all metadata of a disk");
+    }
     pool.bring_key(taking).await?;
     pool.tell_of_trouble(&troubles);
     pool.agree_after_open().await?;

@@ -6,7 +6,7 @@ use crate::catalog::{Catalog, GROUPS_MAX, GroupRecord, MEMBERS_MAX, PoolPhase, S
 use crate::error::PoolError;
 use crate::label::{Features, Label};
 use crate::layout::{BLOCK_BYTES, data_area};
-use crate::probe::{Contents, probe, wipe, write_label};
+use crate::probe::{Contents, prepare, probe, wipe, write_label};
 use crate::store::{ALL_SLOTS, Body, NewSlot, Store};
 use block::{BlockDevice, Blocks, IoError};
 use futures_util::future::join_all;
@@ -219,7 +219,7 @@ async fn form<D: BlockDevice>(
     let slot = NewSlot { pool: catalog.pool, generation: FIRST, body: Body::of(catalog.emit()) };
     let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
         // First it stops being what it was. A disk with half of this done has no label, or an unfinished pool's.
-        let _ = wipe(&*disk).await?;
+        let _ = prepare(&*disk).await?;
         slot.write(id, &*disk, &Cell::new(&ALL_SLOTS)).await?;
         let blocks = disk.geometry().blocks;
         let label = label_of(catalog, id, FIRST, blocks, now, created_by);

@@ -8,7 +8,7 @@ use crate::catalog::{
 };
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;
-use crate::probe::{Contents, probe, wipe, write_label};
+use crate::probe::{Contents, prepare, probe, wipe, write_label};
 use crate::store::SINCE_NEXT;
 use block::{BlockDevice, Blocks, IoError};
 use futures_util::future::join_all;
@@ -212,7 +212,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let generation = self.shared.store.generation();
         let created_by = made_by_us(&labelling.created_by);
         let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
-            let _ = wipe(&*disk).await?;
+            let _ = prepare(&*disk).await?;
             let blocks = disk.geometry().blocks;
             let label = |catalog: &Catalog| label_of(catalog, id, generation, blocks, labelling.now, &created_by);
             let label = self.shared.store.look(label);

@@ -4,8 +4,9 @@ use super::Pool;
 use super::create::{label_of, made_by_us};
 use crate::error::PoolError;
 use crate::layout::SLOT_STARTS;
-use crate::probe::{Contents, probe, restore_label, write_label};
+use crate::probe::{Contents, probe, reserve, restore_label, write_label};
 use block::{BlockDevice, IoError};
+use futures_util::future::join_all;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -42,6 +43,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             store.committed(change).await?;
         }
         Ok(wrong)
+    }
+
+    /// There is space for all metadata of every member that takes part, as when it was labelled; those without it are the result.
+    ///
+    /// Their files may have been copied as sparse files since, or made by a version that did not see to it.
+    pub async fn reserve_metadata(&self) -> Vec<(Uuid, IoError)> {
+        let store = &self.shared.store;
+        let takes_part = |id| store.look(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
+        let disks = store.disks().into_iter().filter(|(id, _)| takes_part(*id));
+        let reserved = join_all(disks.map(async |(id, disk)| Some((id, reserve(&*disk).await.err()?)))).await;
+        reserved.into_iter().flatten().collect()
     }
 
     async fn scrub_member(

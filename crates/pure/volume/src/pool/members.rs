@@ -5,7 +5,7 @@ use super::create::{NewDisk, admit_disk, label_of, made_by_us};
 use crate::catalog::{GroupRecord, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::{BLOCK_BYTES, data_area};
-use crate::probe::{wipe, write_label};
+use crate::probe::{prepare, write_label};
 use crate::store::SINCE_NEXT;
 use block::{BlockDevice, Blocks};
 use shard::Pause;
@@ -89,7 +89,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let (generation, created_by) = (self.shared.store.generation(), made_by_us(created_by));
         let label = self.shared.store.look(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
         let prepared = async {
-            let _ = wipe(&*device).await?;
+            let _ = prepare(&*device).await?;
             write_label(&*device, &label).await
         };
         prepared.await.map_err(|error| PoolError::DiskFails { disk: id, error })?;

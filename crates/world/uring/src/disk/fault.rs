@@ -32,7 +32,7 @@ impl Faults {
         let kind = match verb {
             // The kernel may have dropped what it could not write: a second flush would succeed and lie.
             Verb::Flush => IoErrorKind::Gone,
-            Verb::Read | Verb::Write | Verb::Discard => kind_of(errno),
+            Verb::Read | Verb::Write | Verb::Discard | Verb::Reserve => kind_of(errno),
         };
         if kind == IoErrorKind::Gone {
             self.gone.set(true);

@@ -1,7 +1,7 @@
 //! io_uring, made safe by ownership: an operation is moved in, and comes out when the kernel is done.
 
 use crate::backend::Wait;
-use crate::operation::{Done, Interest, Landed, Operation, PUNCH_FLAGS, TRANSFER_BYTES_MAX, Token};
+use crate::operation::{ALLOCATE_FLAGS, Done, Interest, Landed, Operation, PUNCH_FLAGS, TRANSFER_BYTES_MAX, Token};
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{Builder, IoUring, opcode};
@@ -238,6 +238,10 @@ fn entry_of(operation: &mut Operation) -> Entry {
         Operation::Flush { file } => opcode::Fsync::new(fd(file)).flags(FsyncFlags::DATASYNC).build(),
         Operation::Punch { file, offset, len } => {
             let mode = PUNCH_FLAGS.bits().cast_signed();
+            opcode::Fallocate::new(fd(file), *len).offset(*offset).mode(mode).build()
+        }
+        Operation::Allocate { file, offset, len } => {
+            let mode = ALLOCATE_FLAGS.bits().cast_signed();
             opcode::Fallocate::new(fd(file), *len).offset(*offset).mode(mode).build()
         }
     }

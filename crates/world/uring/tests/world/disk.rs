@@ -103,6 +103,23 @@ on_both! {
         assert_eq!(read(&disk, 24, 8).await[..], pattern(64 << 10, 9)[24 * 512..32 * 512]);
     }
 
+    reserved_blocks_of_a_sparse_file_have_space_and_keep_their_content(world) {
+        use std::os::unix::fs::MetadataExt;
+        let scratch = Scratch::new();
+        let path = scratch.file("disk", 1 << 20);
+        let disk = open(&world, &path);
+        write(&disk, 16, pattern(8192, 3)).await;
+        let taken = || std::fs::metadata(&path).expect("it is there").blocks() * 512;
+        assert!(taken() < 512 << 10, "the file is sparse");
+        disk.reserve(Extent::new(0, 1024)).await.expect("there is room");
+        assert!((512 << 10..1 << 20).contains(&taken()), "{}", taken());
+        assert_eq!(read(&disk, 16, 16).await[..], pattern(8192, 3)[..]);
+        assert!(read(&disk, 512, 512).await.iter().all(|&byte| byte == 0));
+        assert_eq!(std::fs::metadata(&path).expect("it is there").len(), 1 << 20);
+        let error = disk.reserve(Extent::new(2047, 2)).await.expect_err("passes the end");
+        assert_eq!(error.kind, IoErrorKind::OutOfRange);
+    }
+
     disk_refuses_what_passes_its_end(world) {
         let scratch = Scratch::new();
         let disk = open(&world, &scratch.file("disk", 8192));

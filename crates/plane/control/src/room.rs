@@ -1,0 +1,143 @@
+//! Room below what lies in files: disks and volumes that are files are sparse, and a write that finds no room on their file system
+//! stops a pool, or is refused.
+//!
+//! Metadata of pools has its space from the beginning; what hosts write to blocks that were never written has not. So file
+//! systems without room are told of before that is needed.
+
+use crate::Control;
+use model::{Backend, Problem, Severity, Size, Subject, SubjectKind, event};
+use rustix::fs::{StatVfsMountFlags, statvfs};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often it is looked at.
+const ROUND: Duration = Duration::from_secs(5);
+/// Less is as good as none.
+const ROOM_MIN: u64 = 16 << 20;
+/// With less, the next writes fail.
+const ROOM_GONE: u64 = 1 << 20;
+
+/// What lies in a file.
+struct InFile {
+    subject: Subject,
+    path: PathBuf,
+}
+
+/// A file system, and what lies in files there.
+struct Below {
+    folder: PathBuf,
+    free: u64,
+    /// What the files have no space for yet.
+    lacks: u64,
+    files: Vec<Subject>,
+}
+
+impl Control {
+    /// Tells of file systems without room below disks and volumes, until it is dropped.
+    pub async fn watch_room(self: Arc<Self>) {
+        loop {
+            self.look_below().await;
+            sleep(ROUND).await;
+        }
+    }
+
+    /// One look.
+    pub(crate) async fn look_below(&self) {
+        let files = self.in_files();
+        // A file system over the network may not answer for long.
+        let Ok(found) = tokio::task::spawn_blocking(move || below(files)).await else { return };
+        let short: Vec<&Below> = found.iter().filter(|below| below.is_short()).collect();
+        for below in &short {
+            self.notice(event::FILE_SYSTEM_FULL, below.files[0].clone(), below.problem());
+        }
+        let noticed = self.noticed.all().into_keys().filter(|(code, _)| *code == event::FILE_SYSTEM_FULL);
+        for (code, subject) in noticed.filter(|(_, subject)| short.iter().all(|below| below.files[0] != *subject)) {
+            let sentence = format!("the file system of {} {} has room again", subject.kind.as_str(), subject.name);
+            self.settle(code, subject, event::FILE_SYSTEM_ROOM, &sentence);
+        }
+    }
+
+    /// The disks of pools and the volumes that may be files.
+    fn in_files(&self) -> Vec<InFile> {
+        let state = self.state();
+        let disks = state.disks.iter().filter(|(_, disk)| disk.id.is_some());
+        let disks = disks.map(|(name, disk)| InFile { subject: Subject::disk(name), path: disk.path.clone().into() });
+        let volumes = state.volumes.iter().filter_map(|(name, volume)| match &volume.backend {
+            Backend::File { path } => {
+                Some(InFile { subject: Subject::new(SubjectKind::Volume, name), path: path.into() })
+            }
+            _ => None,
+        });
+        disks.chain(volumes).collect()
+    }
+}
+
+/// The file systems below these files, as far as they can be written.
+fn below(files: Vec<InFile>) -> Vec<Below> {
+    let mut found: BTreeMap<u64, Below> = BTreeMap::new();
+    for InFile { subject, path } in files {
+        let Some((device, lacks, free)) = look(&path) else { continue };
+        let folder = path.parent().unwrap_or(&path).to_owned();
+        let below = found.entry(device).or_insert_with(|| Below { folder, free, lacks: 0, files: Vec::new() });
+        below.lacks += lacks;
+        below.files.push(subject);
+    }
+    found.into_values().collect()
+}
+
+/// The file system that the file is on, what the file has no space for yet, and what is free.
+fn look(path: &Path) -> Option<(u64, u64, u64)> {
+    let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let system = statvfs(path).ok().filter(|system| !system.f_flag.contains(StatVfsMountFlags::RDONLY))?;
+    let lacks = file.len().saturating_sub(file.blocks() * 512);
+    Some((file.dev(), lacks, system.f_bavail.saturating_mul(system.f_frsize)))
+}
+
+impl Below {
+    fn is_short(&self) -> bool {
+        self.free < ROOM_MIN.min(self.lacks)
+    }
+
+    fn problem(&self) -> Problem {
+        let files: Vec<String> =
+            self.files.iter().map(|subject| format!("{} {}", subject.kind.as_str(), subject.name)).collect();
+        let (free, lacks) = (Size::new(self.free).iec(), Size::new(self.lacks).iec());
+        let (severity, state) = match self.free {
+            ..ROOM_GONE => (Severity::Critical, "full"),
+            _ => (Severity::Warning, "nearly full"),
+        };
+        Problem {
+            severity,
+            subject: format!("file system of {}", files.join(", ")),
+            state: state.to_owned(),
+            meaning: format!(
+                "{free} are free, and blocks that were never written may need {lacks}: writes that find no room fail, and stop a pool"
+            ),
+            action: format!("free space on the file system of {}", self.folder.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(free: u64, lacks: u64) -> Below {
+        Below { folder: "/disks".into(), free, lacks, files: vec![Subject::new(SubjectKind::Disk, &"d0")] }
+    }
+
+    #[test]
+    fn file_system_is_short_when_what_is_free_is_less_than_its_files_lack() {
+        let short = |free, lacks| below(free, lacks).is_short();
+        assert!(short(0, 1) && short(ROOM_MIN - 1, u64::MAX) && !short(ROOM_MIN, u64::MAX));
+        assert!(!short(0, 0), "files that have all of their space need none");
+        assert_eq!(below(ROOM_GONE - 1, 1 << 30).problem().severity, Severity::Critical);
+        let problem = below(8 << 20, 1 << 30).problem();
+        assert_eq!((problem.severity, problem.state.as_str()), (Severity::Warning, "nearly full"));
+        assert!(problem.meaning.starts_with("8 MiB are free") && problem.meaning.contains("1 GiB"), "{problem:?}");
+    }
+}
