@@ -1,12 +1,12 @@
 //! The shards of the data plane, each on a thread of its own.
 
 use crate::args::IoChoice;
-use crate::config::{BUFFERS, BUFFERS_MIN, Config};
+use crate::budget::MemoryBudget;
+use crate::config::Config;
 use crate::tune::Cpus;
 use control::Engine;
-use control::memory::Found;
 use dataplane::{Budget, Facts, Limits, Seat, Ticket, conduct, tickets};
-use model::{Call, LocalAddress, NodeIdentity, Refusal, Secret, Size, code};
+use model::{Call, LocalAddress, NodeIdentity, Refusal, Secret, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
 use std::io;
@@ -47,27 +47,6 @@ pub fn start(
         );
     }
     Ok((Engine::new(post), running))
-}
-
-/// What the daemon may use of the memory that was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryBudget {
-    /// Bytes for data under way.
-    pub buffer_bytes: u64,
-    /// Bytes for what was read, and for maps.
-    pub cache_bytes: u64,
-}
-
-impl MemoryBudget {
-    /// What was chosen; else a quarter of the smallest limit for the cache, and at most another quarter for buffers.
-    pub fn of(config: &Config, found: &Found) -> Self {
-        let (_, limit) = found.smallest();
-        let buffers = || BUFFERS.bytes().min(limit / 4).max(BUFFERS_MIN.bytes());
-        Self {
-            buffer_bytes: config.buffers.map_or_else(buffers, Size::bytes),
-            cache_bytes: config.cache.map_or(limit / 4, Size::bytes),
-        }
-    }
 }
 
 impl Shards {

@@ -4,6 +4,7 @@
 #![recursion_limit = "256"]
 
 mod args;
+mod budget;
 mod client;
 mod commands;
 mod config;

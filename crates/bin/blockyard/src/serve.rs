@@ -1,8 +1,9 @@
 //! `blockyard serve`: the daemon put together.
 
 use crate::args::ServeOptions;
+use crate::budget::{self, MemoryBudget};
 use crate::config::Config;
-use crate::engine::{self, MemoryBudget};
+use crate::engine;
 use crate::failure::Failure;
 use crate::log;
 use crate::stop::{self, Stops};
@@ -45,7 +46,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
         .map_err(|error| Refusal::new(code::IO_FAILED, format!("signals cannot be taken: {error}"), "start again"))?;
     let node = store.identity(&config.settings.node)?;
     let found = Found::look(Path::new("/"));
-    let memory = MemoryBudget::of(&config, &found);
+    let (memory, reduced) = MemoryBudget::of(&config, &found);
     let (limited_by, limit) = found.smallest();
     tracing::info!(limit, limited_by, cache = memory.cache_bytes, buffers = memory.buffer_bytes, "memory");
     let (engine, shards) = engine::start(&config, memory, &node, &store.pool_secret())?;
@@ -55,6 +56,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
         () = systemd::starting(&engine) => unreachable!("it is never ready"),
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.settings().socket.display(), "serving");
+    budget::notice(&control, &reduced, found.smallest());
     let (stopping, stops) = tokio::sync::watch::channel(false);
     let feeding = tokio::spawn(pulse.feed(stops));
     let watching = tokio::spawn(control.clone().watch_memory(found, memory.cache_bytes));

@@ -44,6 +44,7 @@ pub fn of(code: EventCode) -> Rule {
         | event::WEB_UNUSABLE
         | event::CERTIFICATE_WRONG
         | event::MEMORY_SHORT
+        | event::MEMORY_REDUCED
         | event::TARGET_NAME_TAKEN
         // An operator or a host has wanted it.
         | event::RESERVATIONS_CLEARED

@@ -144,6 +144,7 @@ catalogue! {
     905 CONFIG_TAKEN_BACK  Warning  "A configuration was taken back: an initiator that was asked for did not come back, or lost a volume.";
     911 MEMORY_SHORT       Warning  "Memory is short; the read cache has given some back.";
     912 MEMORY_ENOUGH      Info     "Memory is no longer short; the read cache has its size again.";
+    913 MEMORY_REDUCED     Warning  "Configured memory does not fit into the memory limit; less is used.";
     921 STATE_OLDER        Critical "The latest state is damaged and an older version is served; changes are refused until it is accepted.";
     922 STATE_ACCEPTED     Warning  "An operator has accepted an older version of the state.";
     923 STATE_REPLACED     Critical "The state folder was deleted, moved or replaced while the daemon runs; changes are refused.";

@@ -51,7 +51,7 @@ pub struct ServeOptions {
     /// Look for work a little longer before sleeping: less latency at low depth, for more CPU time
     #[arg(long)]
     pub busy_poll: bool,
-    /// Memory for what was read, over all cores [default: a quarter of the machine's]
+    /// Memory for what was read, over all cores; less where the memory limit has no room for it [default: a quarter of the limit]
     #[arg(long, value_name = "SIZE")]
     pub cache: Option<Size>,
     /// Files below the folder take as long as disks of the medium would (sas15k, sata, ssd, nvme): for measurements; may be repeated

@@ -1,4 +1,4 @@
-//! The real daemon in a control group with little memory: its defaults keep it below the limit.
+//! The real daemon in a control group with little memory: its defaults keep it below the limit, and so does a cache that does not fit.
 
 use crate::initiator::{Initiator, present};
 use crate::serve::{Daemon, SERVE, ask, end, good, wait_until_served};
@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const LIMIT: u64 = 512 << 20;
-/// The default size of the read cache there: a quarter.
-const CACHE: u64 = LIMIT / 4;
 /// What is read, in MiB: three times what the group may have.
 const VOLUME_MIB: u64 = 1536;
 /// One read: 64 KiB.
@@ -24,9 +22,9 @@ struct Group(PathBuf);
 
 impl Group {
     /// None where no hierarchy for memory can be written, in the first version of control groups or in the second.
-    fn create() -> Option<Self> {
+    fn create(name: &str) -> Option<Self> {
         for hierarchy in ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"] {
-            let group = Path::new(hierarchy).join(format!("blockyard-test-{}", std::process::id()));
+            let group = Path::new(hierarchy).join(format!("blockyard-test-{name}-{}", std::process::id()));
             if fs::create_dir(&group).is_err() {
                 continue;
             }
@@ -59,7 +57,7 @@ impl Drop for Group {
     }
 }
 
-fn start_in(group: &Group, dir: &Path) -> Daemon {
+fn start_in(group: &Group, dir: &Path, more: &[&str]) -> Daemon {
     let script = "echo $$ > \"$0\"/cgroup.procs && exec \"$@\"";
     let daemon = Command::new("sh")
         .args(["-c", script])
@@ -67,21 +65,23 @@ fn start_in(group: &Group, dir: &Path) -> Daemon {
         .arg(env!("CARGO_BIN_EXE_blockyard"))
         .args(SERVE)
         .args(["--node", "test", "--log", "off", "--no-web"])
+        .args(more)
         .current_dir(dir)
         .stdin(Stdio::null())
         .spawn();
     Daemon(daemon.expect("a shell"))
 }
 
-#[test]
-fn daemon_in_a_small_control_group_serves_more_than_its_memory_and_is_not_killed() {
-    let Some(group) = Group::create() else {
+/// A daemon with these options reads three times its memory in a small control group, and is not killed; what `doctor` says then. It caches
+/// `cache` bytes at most.
+fn read_much(name: &str, more: &[&str], cache: u64) -> Option<String> {
+    let Some(group) = Group::create(name) else {
         println!("no control group with a memory limit can be created here: the daemon is not tried in one");
-        return;
+        return None;
     };
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
-    let mut daemon = start_in(&group, dir);
+    let mut daemon = start_in(&group, dir, more);
     wait_until_served(dir);
     assert!(group.has(&daemon));
     good(dir, "disk add --name d0 --create 4GiB d0.img");
@@ -96,9 +96,25 @@ fn daemon_in_a_small_control_group_serves_more_than_its_memory_and_is_not_killed
     let doctor = ask(dir, &["doctor"]).stdout;
     let shown: Value = serde_json::from_str(&good(dir, "volume show tank/v -o json")).expect("JSON");
     let cached = shown["volume"]["cache"]["used"].as_u64().expect("a number of bytes");
-    assert!((CACHE / 2..=CACHE).contains(&cached), "{cached} bytes are cached");
+    assert!((cache / 2..=cache).contains(&cached), "{cached} bytes are cached");
     let found = format!("is limited to 512 MiB ({}/", group.0.display());
     assert!(doctor.contains(&found), "{doctor}");
     assert!(daemon.0.try_wait().expect("it is ours").is_none(), "the daemon was killed");
     assert!(end(&mut daemon, Signal::TERM).success());
+    Some(doctor)
+}
+
+#[test]
+fn daemon_in_a_small_control_group_serves_more_than_its_memory_and_is_not_killed() {
+    // A quarter of the limit.
+    let Some(doctor) = read_much("default", &[], LIMIT / 4) else { return };
+    assert!(!doctor.contains("less than configured"), "{doctor}");
+}
+
+#[test]
+fn cache_that_does_not_fit_into_the_control_group_is_made_smaller_and_told() {
+    // Half of the limit: a quarter has the buffers, and another one everything else.
+    let Some(doctor) = read_much("large", &["--cache", "4GiB"], LIMIT / 2) else { return };
+    let told = "less than configured: cache of 4 GiB does not fit into the limit of 512 MiB (/sys/fs/cgroup/";
+    assert!(doctor.contains(told) && doctor.contains("set cache = \"256MiB\" or less"), "{doctor}");
 }

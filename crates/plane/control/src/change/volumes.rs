@@ -20,6 +20,9 @@ const BLOCK_BYTES: u32 = 512;
 /// Volumes have a whole number of these: a size in decimal units seldom is one, and is rounded up.
 const WHOLE_BYTES: u64 = 4096;
 
+/// Volumes in memory have one part in so many of the memory limit together; as much is left to buffers, the read cache and everything else.
+const RAM_PART: u64 = 2;
+
 /// The size that a volume has when this one is asked for.
 pub(crate) fn whole(size: Size) -> Size {
     size.up_to_whole(WHOLE_BYTES)
@@ -74,6 +77,9 @@ impl Control {
                 "give a larger size, or make a smaller volume and copy",
             ));
         }
+        if volume.backend == Backend::Ram {
+            self.admit_ram(&self.state(), name, size)?;
+        }
         let order = Order::ResizeVolume { volume: name.clone(), size };
         let grown = self.engine.volume(order).await?;
         self.commit(&turn, |state| {
@@ -95,9 +101,19 @@ impl Control {
         let turn = self.turn().await;
         let mut sizes = BTreeMap::new();
         let mut done = Ok(());
+        let mut next = State::clone(&self.state());
         for (at, (name, size)) in wanted.iter().enumerate() {
-            match self.engine.volume(Order::ResizeVolume { volume: name.clone(), size: *size }).await {
-                Ok(grown) => drop(sizes.insert(name, grown.size)),
+            let is_ram = next.volumes.get(name).is_some_and(|record| record.backend == Backend::Ram);
+            let admitted = if is_ram { self.admit_ram(&next, name, *size) } else { Ok(()) };
+            let grown = match admitted {
+                Ok(()) => self.engine.volume(Order::ResizeVolume { volume: name.clone(), size: *size }).await,
+                Err(refusal) => Err(refusal),
+            };
+            match grown {
+                Ok(grown) => {
+                    next.volumes.entry(name.clone()).and_modify(|record| record.size = grown.size);
+                    sizes.insert(name, grown.size);
+                }
                 Err(refusal) => {
                     done = Err((&wanted[..at], refusal));
                     break;
@@ -182,6 +198,25 @@ impl Control {
         Ok((size, created))
     }
 
+    /// Admits a volume in memory of this size beside the others of the state: they have half of the memory limit together, or the kernel would
+    /// end the daemon once they are full, and with it every volume.
+    fn admit_ram(&self, state: &State, name: &VolumeName, size: Size) -> Result<(), Refusal> {
+        let Some(memory) = self.memory() else { return Ok(()) };
+        let others = state.volumes.iter().filter(|(other, record)| *other != name && record.backend == Backend::Ram);
+        let others = others.map(|(_, record)| record.size.bytes()).fold(0, u64::saturating_add);
+        let most = memory.limit.bytes() / RAM_PART;
+        if others.saturating_add(size.bytes()) <= most {
+            return Ok(());
+        }
+        let (limit, limited_by) = (memory.limit.iec(), &memory.limited_by);
+        let (most, left) = (Size::new(most).iec(), Size::new(most.saturating_sub(others)).iec());
+        let message = format!(
+            "volume {name} of {} does not fit into memory: of the limit of {limit} ({limited_by}) volumes may have {most}, and {left} is left",
+            size.iec()
+        );
+        Err(Refusal::new(code::LIMIT_REACHED, message, "make it smaller, or keep it in a pool or a file"))
+    }
+
     /// Makes the volume in the data plane; `state` has it when it has no pool that remembers it.
     async fn make_volume(&self, request: &NewVolume, state: &mut State) -> Result<MadeVolume, Refusal> {
         let name = &request.name;
@@ -192,6 +227,9 @@ impl Control {
             return Err(Refusal::new(code::BLOCK_SIZE_INVALID, message, "choose 512 or 4096"));
         }
         let (size, file) = self.size_of(request, &backend).await?;
+        if backend == Backend::Ram {
+            self.admit_ram(state, name, size)?;
+        }
         let made = async {
             let record = VolumeRecord { id: VolumeId::from_random(random()?), size, block_bytes, backend };
             let spec: VolumeSpec = record.spec(name);

@@ -60,7 +60,9 @@ fn waiting_percent(path: &Path) -> Option<u32> {
 /// What a group uses of its limit, without the pages of files that the kernel drops by itself.
 fn full_percent(group: &Path) -> Option<u32> {
     let number = |file: &str| read(&group.join(file))?.trim().parse::<u64>().ok();
-    let limit = number("memory.max").or_else(|| number("memory.limit_in_bytes"))?;
+    // Above memory.high the kernel holds up every task of the group, long before memory.max.
+    let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"];
+    let limit = limits.iter().filter_map(|file| number(file)).min()?;
     let used = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
     let stat = read(&group.join("memory.stat")).unwrap_or_default();
     let of_stat = |name: &str| {

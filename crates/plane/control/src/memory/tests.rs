@@ -65,6 +65,49 @@ fn limits_are_found_under_the_first_version_and_in_a_container() {
     assert_eq!(found(&[outside, first[1], above]), (name, GIB / 2));
 }
 
+/// The first version accounts for memory, the second is mounted beside it without that controller.
+#[test]
+fn limit_of_the_first_version_counts_where_both_are_mounted() {
+    let both = [
+        ("proc/self/cgroup", "4:memory:/job\n0::/user.slice/session\n"),
+        (
+            "proc/self/mountinfo",
+            "33 31 0:35 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n34 31 0:36 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+        ),
+        ("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "536870912\n"),
+        ("sys/fs/cgroup/unified/user.slice/session/cgroup.procs", "1\n"),
+    ];
+    assert_eq!(found(&both), ("/sys/fs/cgroup/memory/job/memory.limit_in_bytes".to_owned(), GIB / 2));
+}
+
+/// What the second version tells of the daemon's group and of the slice above it.
+#[test]
+fn second_version_tells_limits_use_and_pressure_of_each_group() {
+    let (slice, own) = ("sys/fs/cgroup/system.slice", "sys/fs/cgroup/system.slice/blockyard.service");
+    let machine = machine(&SECOND);
+    let say = |group: &str, file: &str, text: &str| put(machine.path(), &format!("{group}/{file}"), text);
+    let strain = || Strain::look(&Found::look(machine.path()));
+    assert_eq!(strain(), Strain::default(), "nothing is told, and nothing is limited");
+    say(own, "memory.current", "503316480\n");
+    say(own, "memory.max", "max\n");
+    say(own, "memory.high", "max\n");
+    assert_eq!(strain().full_percent, None, "there is no limit");
+    say(own, "memory.high", "536870912\n");
+    assert_eq!((strain().full_percent, strain().is_short()), (Some(93), true), "the kernel slows it down there");
+    say(own, "memory.max", "1073741824\n");
+    assert_eq!(strain().full_percent, Some(93), "the smaller one counts");
+    say(own, "memory.stat", "anon 1\nfile 2\ninactive_file 134217728\nactive_file 134217728\n");
+    assert_eq!((strain().full_percent, strain().is_gone()), (Some(43), true), "pages of files are dropped");
+    say(slice, "memory.max", "629145600\n");
+    say(slice, "memory.current", "608174080\n");
+    assert_eq!(strain().full_percent, Some(96), "the fullest group counts");
+    put(machine.path(), "proc/pressure/memory", "some avg10=55.00 avg60=0.00 avg300=0.00 total=1\n");
+    assert_eq!(strain().waiting_percent, Some(55));
+    say(slice, "memory.pressure", "some avg10=22.00 avg60=0.00 avg300=0.00 total=1\n");
+    say(own, "memory.pressure", "some avg10=7.49 avg60=0.00 avg300=0.00 total=1\n");
+    assert_eq!(strain().waiting_percent, Some(7), "its own group knows better than those above it and the machine");
+}
+
 #[tokio::test]
 async fn read_cache_shrinks_while_memory_is_short_and_grows_back() {
     let array = Array::new().await;
@@ -113,4 +156,33 @@ async fn read_cache_shrinks_while_memory_is_short_and_grows_back() {
     let events = array.control.events(crate::Wanted::default()).await;
     let count = |code| events.iter().filter(|event| event.code == code).map(|event| event.times).sum::<u64>();
     assert_eq!((count(event::MEMORY_SHORT), count(event::MEMORY_ENOUGH)), (1, 1));
+}
+
+/// They were taken, whatever their size, and the kernel ended the daemon once they were full.
+#[tokio::test]
+async fn volumes_in_memory_have_half_of_the_limit_together() {
+    let array = Array::new().await;
+    let control = &array.control;
+    let machine = machine(&SECOND);
+    put(machine.path(), "sys/fs/cgroup/system.slice/memory.max", "536870912\n");
+    control.look_at_memory(&Found::look(machine.path()), 0, 0).await.expect("looks");
+    let ram = |name: &str, mib| crate::request::NewVolume {
+        backend: Some(crate::request::NewBackend::Ram {}),
+        ..crate::tests::new_volume(name, Some(Size::mib(mib)))
+    };
+    let (a, b) = ("a".parse().expect("a name"), "b".parse().expect("a name"));
+    control.create_volume(ram("a", 200)).await.expect("fits");
+    let refusal = control.create_volume(ram("b", 57)).await.expect_err("does not fit");
+    assert_eq!(refusal.code, code::LIMIT_REACHED);
+    let said = "volume b of 57 MiB does not fit into memory: of the limit of 512 MiB (/sys/fs/cgroup/system.slice/memory.max) volumes may have 256 MiB, and 56 MiB is left";
+    assert_eq!(refusal.message, said);
+    control.create_volume(ram("b", 50)).await.expect("fits");
+    let resize = |mib| crate::request::Resize { size: Size::mib(mib) };
+    control.resize_volume(&a, resize(207)).await.expect_err("does not fit");
+    control.resize_volume(&a, resize(206)).await.expect("fits");
+    let mut document = control.export(&()).await.expect("a document");
+    document.volume.get_mut(&b).expect("it is there").size = Some(Size::mib(51));
+    let request = crate::config::ApplyConfig { document, ..crate::config::ApplyConfig::default() };
+    let refusal = control.apply(request, &()).await.expect_err("does not fit");
+    assert!(refusal.message.contains("volume b of 51 MiB does not fit into memory"), "{refusal}");
 }
