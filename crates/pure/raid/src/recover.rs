@@ -78,6 +78,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         // The next anchor takes the place of the one before the newest, which may be all that such a member has.
         self.put_anchor(&anchor, behind).await?;
         self.restore_spared(protected).await?;
+        self.clear_end(protected, &chain).await;
         self.relog(protected, &chain).await?;
         let mut lasts = lasts(&chain);
         opened.batches = chain.batches.len() as u64;
@@ -133,6 +134,18 @@ impl<D: BlockDevice + 'static> Core<D> {
         let moved = chain.batches.iter().flat_map(|batch| &batch.records).filter(|record| record.kind == Kind::Moved);
         let rows = moved.map(|record| record.block).fold(reshape.rows, u64::max);
         protected.reshape.set(Some(Reshape { rows, ..reshape }));
+    }
+
+    /// The block where the log goes on can be read: the next opening must not take it for a batch that is lost.
+    async fn clear_end(self: &Rc<Self>, protected: &Protected, chain: &Chain) {
+        let end = Extent::new(protected.area.ring.start.0 + chain.head.at, 1);
+        for member in self.in_use(protected).iter() {
+            let found = self.read_beside_data(member, end).await;
+            if found.is_err_and(|error| error.kind == IoErrorKind::Medium) {
+                // One that cannot be written is found out by the next batch.
+                let _ = self.member(member).write_beside_data(end.start, View::zeroed(BLOCK_BYTES as usize)).await;
+            }
+        }
     }
 
     /// The last batch may not have been stable; it is, before anything is done that relies on it.

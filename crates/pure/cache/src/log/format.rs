@@ -1,7 +1,7 @@
 //! What lies on a log device, byte by byte. Everything is little-endian; units have 4096 bytes.
 //!
 //! ```text
-//! unit 0, 1    the anchor, written in turn: where the ring begins to be in use
+//! unit 0, 1    the anchor, written to one and then to the other: where the ring begins to be in use
 //! unit 2 ..    the ring: batches, each in one piece, behind one another; one that would pass the end of the
 //!              ring begins at its start
 //! batch        header (1 to 4 units): 64 bytes, then 64 bytes for each record
@@ -11,7 +11,7 @@
 //! A batch is whole when its header matches its check, it has the epoch of the anchor and the number that is
 //! expected, and the data of every record matches its check. A few batches are under way at a time, and none counts
 //! before all that are in front of it are stable; each says which was the last stable one when it was made. So a batch
-//! that is not whole was torn by a power cut, unless a later one says that it had been stable. The bytes marked *partner* are zero; they are for a second controller that keeps a copy.
+//! that is not whole was torn by a power cut, unless a later one says that it had been stable, or it cannot be read. The bytes marked *partner* are zero; they are for a second controller that keeps a copy.
 
 use super::UNIT_BYTES;
 use crate::VolumeId;

@@ -1,7 +1,7 @@
 //! Finding a log again, and giving the volumes what they do not have yet.
 
 use super::format::{self, Anchor, BATCHES_MAX, BatchHeader, RING_START, Record};
-use super::trim::{first_anchor, write_anchor};
+use super::trim::write_anchor;
 use super::{LogError, LogId, LogOwner, Shared, State, UNIT_BYTES, WriteLog, ring_units};
 use crate::sabotage::{Sabotage, is_planted};
 use crate::{Runtime, VolumeId};
@@ -51,6 +51,16 @@ struct Batch {
     stable: u64,
     records: Vec<Record>,
     data: View,
+    /// True when the device gives all of it back.
+    is_readable: bool,
+}
+
+/// What begins at a unit of the ring.
+enum Begins {
+    Batch(Batch),
+    /// The device does not give it back.
+    Unreadable,
+    Nothing,
 }
 
 impl Batch {
@@ -81,9 +91,7 @@ impl WriteLog {
     /// *Shape*: `log` is new, never used for another log on these disks. *Durability*: stable.
     pub async fn format(device: &impl BlockDevice, log: LogId) -> Result<Stable, LogError> {
         ring_units(device)?;
-        let second = Anchor::new(log, 2, 1, 0, 1);
-        let _: Stable = write_anchor(device, &first_anchor(log)).await?;
-        Ok(write_anchor(device, &second).await?)
+        Ok(write_anchor(device, &Anchor::new(log, 1, 1, 0, 1)).await?)
     }
 
     /// Finds the log `log` on `device` and what it has for volumes.
@@ -160,7 +168,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         let mut batch = (u64::MAX, View::default());
         for found in &records {
             if found.record.kind != format::KIND_DISCARD && batch.0 != found.batch {
-                batch = (found.batch, self.read_units(found.batch, found.units).await?);
+                batch = (found.batch, self.read_units(found.batch, found.units).await?.0);
             }
             apply(found, &batch.1, device, &mut replayed).await?;
         }
@@ -230,16 +238,29 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
     /// Reads the batch that is next; false when there is none.
     async fn scan_batch(&mut self) -> Result<bool, LogError> {
         let wrapped = self.head.next_multiple_of(self.ring_units);
-        for start in [self.head, wrapped] {
-            let Some(batch) = self.read_batch(start, self.next_batch..=self.next_batch).await? else { continue };
-            if batch.is_whole() || self.says_stable(start + batch.units(), self.next_batch).await? {
-                self.take_batch(batch);
-                return Ok(true);
+        // The next batch begins there where it does not fit before the end of the ring.
+        let is_wrapped = wrapped != self.head && wrapped - self.head < format::batch_units_max(self.ring_units);
+        let mut is_unreadable = false;
+        for start in std::iter::once(self.head).chain(is_wrapped.then_some(wrapped)) {
+            match self.read_batch(start, self.next_batch..=self.next_batch).await? {
+                Begins::Nothing => {}
+                Begins::Unreadable => is_unreadable = true,
+                Begins::Batch(batch) => {
+                    let counts = batch.is_whole()
+                        || !batch.is_readable
+                        || self.says_stable(start + batch.units(), self.next_batch).await?;
+                    if counts {
+                        self.take_batch(batch);
+                    }
+                    // Else it was torn, so it was never acknowledged, and neither was anything behind it.
+                    return Ok(counts);
+                }
             }
-            // It was torn, so it was never acknowledged, and neither was anything behind it.
-            return Ok(false);
         }
-        self.pass_damaged().await
+        let is_passed = self.pass_damaged().await?;
+        // A power cut tears a batch, and leaves none that cannot be read: this one may have been acknowledged.
+        self.damaged_batches += u64::from(is_unreadable && !is_passed);
+        Ok(is_passed)
     }
 
     /// Takes over the records of a batch; what is damaged in it is found when it is replayed.
@@ -253,16 +274,20 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
     }
 
     /// The batch at `start`, when its header and records match their check and it is one of `numbers`.
-    async fn read_batch(&self, start: u64, numbers: RangeInclusive<u64>) -> Result<Option<Batch>, LogError> {
-        let first = self.read_units(start, 1).await?;
-        let Some(header) = BatchHeader::parse(&first, self.log_id, self.epoch, numbers) else { return Ok(None) };
+    async fn read_batch(&self, start: u64, numbers: RangeInclusive<u64>) -> Result<Begins, LogError> {
+        let (first, is_readable) = self.read_units(start, 1).await?;
+        let nothing = |is_readable: bool| if is_readable { Begins::Nothing } else { Begins::Unreadable };
+        let Some(header) = BatchHeader::parse(&first, self.log_id, self.epoch, numbers) else {
+            return Ok(nothing(is_readable));
+        };
         let units = u64::from(header.units.get());
         if start % self.ring_units + units > self.ring_units {
-            return Ok(None);
+            return Ok(Begins::Nothing);
         }
-        let data = self.read_units(start, units).await?;
+        let (data, is_readable) = self.read_units(start, units).await?;
         let (number, stable) = (header.number.get(), header.stable.get());
-        Ok(header.records(&data).map(|records| Batch { start, number, stable, records, data }))
+        let batch = |records| Begins::Batch(Batch { start, number, stable, records, data: data.clone(), is_readable });
+        Ok(header.records(&data).map_or_else(|| nothing(is_readable), batch))
     }
 
     /// True when a batch from `start` on says that the batch `number` was stable when it was made.
@@ -294,10 +319,11 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         let mut at = start;
         while at < end {
             let units = SCAN_UNITS.min(end - at).min(self.ring_units - at % self.ring_units);
-            let data = self.read_units(at, units).await?;
+            let (data, _) = self.read_units(at, units).await?;
             for (unit, bytes) in (at..).zip(data.chunks(UNIT_BYTES)) {
-                if BatchHeader::parse(bytes, self.log_id, self.epoch, numbers.clone()).is_some() {
-                    found.extend(self.read_batch(unit, numbers.clone()).await?);
+                let is_header = BatchHeader::parse(bytes, self.log_id, self.epoch, numbers.clone()).is_some();
+                if is_header && let Begins::Batch(batch) = self.read_batch(unit, numbers.clone()).await? {
+                    found.push(batch);
                 }
             }
             at += units;
@@ -318,14 +344,14 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
         self.waiting = self.records.iter().map(|found| VolumeId(found.record.volume.get())).collect();
     }
 
-    /// Units of the ring. One that the device cannot read is zeros, which match no check: what it held is damaged, and what is
-    /// behind it is not.
-    async fn read_units(&self, start: u64, units: u64) -> Result<View, IoError> {
+    /// Units of the ring; false where the device cannot read one of them. That is zeros then, which match no check: what it held is
+    /// damaged, and what is behind it is not.
+    async fn read_units(&self, start: u64, units: u64) -> Result<(View, bool), IoError> {
         let blocks = UNIT_BYTES as u64 / u64::from(self.device.geometry().block_bytes);
         let at = (RING_START + start % self.ring_units) * blocks;
         match self.device.read(Extent::new(at, units * blocks)).await {
             Err(error) if error.kind == IoErrorKind::Medium => {}
-            read => return Ok(read?.into_view()),
+            read => return Ok((read?.into_view(), true)),
         }
         let mut all = Buf::zeroed(units as usize * UNIT_BYTES);
         for (unit, into) in (0..units).zip(all.chunks_exact_mut(UNIT_BYTES)) {
@@ -334,7 +360,7 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
                 read => into.copy_from_slice(&read?.into_view()),
             }
         }
-        Ok(all.freeze())
+        Ok((all.freeze(), false))
     }
 }
 

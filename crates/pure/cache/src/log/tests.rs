@@ -121,6 +121,20 @@ fn unit_that_cannot_be_read_costs_what_it_held_and_nothing_behind_it() {
     }
 }
 
+/// A power cut leaves no unit that cannot be read: the last batch may have been acknowledged.
+#[test]
+fn unit_of_the_last_batch_that_cannot_be_read_is_damage() {
+    for (unit, damaged, lost) in [(4, 1, vec![]), (5, 0, vec![Extent::new(2, 1)])] {
+        let bench = Bench::new(1 << 20);
+        bench.write(&[1, 2, 3]);
+        let blocks = UNIT_BYTES as u64 / u64::from(bench.log.geometry().block_bytes);
+        bench.log.bad.borrow_mut().insert((2 + unit) * blocks);
+        assert_eq!(bench.open().unwrap().damaged_batches(), damaged, "unit {unit}");
+        let replayed = bench.replay();
+        assert_eq!((replayed.records, replayed.lost), (2, lost), "unit {unit}");
+    }
+}
+
 #[test]
 fn last_batch_that_is_torn_is_not_there_and_nothing_is_called_damaged() {
     let bench = Bench::new(1 << 20);
@@ -133,12 +147,14 @@ fn last_batch_that_is_torn_is_not_there_and_nothing_is_called_damaged() {
 
 #[test]
 fn one_anchor_that_rotted_is_no_loss_and_two_are_no_log() {
-    let bench = Bench::new(1 << 20);
-    bench.write(&[1]);
-    bench.log.rot(9);
-    assert_eq!(bench.open().unwrap().volumes(), [VolumeId(5)]);
-    bench.log.rot(UNIT_BYTES as u64 + 9);
-    assert!(matches!(bench.open(), Err(LogError::NotALog)));
+    for slots in [[0, 1], [1, 0]] {
+        let bench = Bench::new(1 << 20);
+        bench.write(&[1]);
+        bench.log.rot(slots[0] * UNIT_BYTES as u64 + 9);
+        assert_eq!(bench.open().unwrap().volumes(), [VolumeId(5)]);
+        bench.log.rot(slots[1] * UNIT_BYTES as u64 + 9);
+        assert!(matches!(bench.open(), Err(LogError::NotALog)));
+    }
 }
 
 #[test]

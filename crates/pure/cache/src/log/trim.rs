@@ -1,7 +1,7 @@
 //! How the ring is used again: what no volume needs any more is freed, once that is stable.
 
 use super::format::{Anchor, reserve_units};
-use super::{LiveBatch, LogId, Shared, UNIT_BYTES};
+use super::{LiveBatch, Shared, UNIT_BYTES};
 use crate::sabotage::{Sabotage, is_planted};
 use crate::{Runtime, VolumeId};
 use block::{BlockDevice, Buf, IoError, Lba, Stable};
@@ -114,17 +114,13 @@ impl Shared {
     }
 }
 
-/// Writes `anchor` over the older of the two.
+/// Both places of the anchor say `anchor`, one after the other: damage of one never brings an older anchor back.
 pub(super) async fn write_anchor(device: &impl BlockDevice, anchor: &Anchor) -> Result<Stable, IoError> {
     let mut unit = Buf::zeroed(UNIT_BYTES);
     unit[..size_of::<Anchor>()].copy_from_slice(anchor.as_bytes());
-    let block_bytes = u64::from(device.geometry().block_bytes);
-    let at = Lba(anchor.sequence.get() % 2 * (UNIT_BYTES as u64 / block_bytes));
-    let written = device.write(at, unit.freeze()).await?;
+    let (unit, blocks) = (unit.freeze(), UNIT_BYTES as u64 / u64::from(device.geometry().block_bytes));
+    let written = device.write(Lba(0), unit.clone()).await?;
+    let _: Stable = device.flush(written).await?;
+    let written = device.write(Lba(blocks), unit).await?;
     device.flush(written).await
-}
-
-/// The first anchor of a new log.
-pub(super) fn first_anchor(log: LogId) -> Anchor {
-    Anchor::new(log, 1, 1, 0, 1)
 }

@@ -3,7 +3,8 @@
 //! One batch is written at a time, and the next one begins when it is stable. So a batch that is not whole was torn by a power
 //! cut and never acknowledged, unless a later batch of the epoch is there: then it had been stable, and has decayed since. What
 //! its table names is applied as far as it can be had. If no copy of its table can be read, nobody knows what it changed:
-//! that is a hole, and the array is not served before its owner says so.
+//! that is a hole, and the array is not served before its owner says so. A power cut leaves no block that the medium does not give
+//! back, so the last batch counts as well where that is why it is not whole.
 
 use crate::array::Core;
 use crate::finding::{Finding, FindingKind, Outcome};
@@ -28,6 +29,8 @@ pub(super) struct Batch {
     pub(super) images: Vec<Option<u16>>,
     /// Whose copy was damaged.
     pub(super) damaged: MemberSet,
+    /// True when an image cannot be had and some member does not give its block back.
+    pub(super) is_unreadable: bool,
 }
 
 impl Batch {
@@ -99,10 +102,18 @@ impl<D: BlockDevice + 'static> Core<D> {
                 found = Some(self.gather(protected, seen, MemberSet::NONE).await);
             }
             let Some((&next, seen)) = behind.range(number + 1..).next() else {
-                // Torn, unless all of it is there: it was the last.
-                let Some(found) = found.filter(|found| found.batch.is_whole()) else { return chain };
-                chain.take(found, protected.ring.blocks);
-                continue;
+                // Torn, unless all of it is there or cannot be read: it was the last.
+                match found {
+                    Some(found) if found.batch.is_whole() || found.batch.is_unreadable => {
+                        chain.take(found, protected.ring.blocks);
+                        continue;
+                    }
+                    None if self.is_table_unreadable(protected, number, at).await => {
+                        chain.holes.push(number..number + 1);
+                    }
+                    _ => {}
+                }
+                return chain;
             };
             match found {
                 Some(found) => chain.take(found, protected.ring.blocks),

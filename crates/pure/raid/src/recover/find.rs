@@ -9,7 +9,7 @@ use crate::redo::batch::{Header, Kind, Record, parse, parse_header};
 use crate::redo::ring::Head;
 use crate::sabotage::{self, Bug};
 use crate::sums::{Entry, Tie};
-use block::{BlockDevice, Buf, Extent, View};
+use block::{BlockDevice, Buf, Extent, IoErrorKind, View};
 use futures_util::future::join_all;
 use simd::crc32c::crc32c;
 use smallvec::SmallVec;
@@ -61,6 +61,25 @@ impl<D: BlockDevice + 'static> Core<D> {
         Some(self.gather(protected, seen?, damaged).await)
     }
 
+    /// True when every member that the batch `number` went to does not give back the block where its table begins.
+    ///
+    /// One that went to the only member has a second table behind it. Where that was not found either, no batch is there.
+    pub(super) async fn is_table_unreadable(self: &Rc<Self>, protected: &Protected, number: u64, at: u64) -> bool {
+        let lanes = self.lanes(number, self.not_in_use(), MemberSet::NONE);
+        let tables = self.second_lane(lanes).map_or(lanes, |second| lanes.with(second));
+        if self.in_use(protected).len() == 1 {
+            return false;
+        }
+        let first = Extent::new(protected.area.ring.start.0 + at, 1);
+        for member in tables.iter() {
+            let read = self.read_beside_data(member, first).await;
+            if !read.is_err_and(|error| error.kind == IoErrorKind::Medium) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The table of a batch that lies at `at` of the ring of this member, where `first` is its first block.
     async fn table(
         self: &Rc<Self>,
@@ -102,11 +121,13 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
         let extent = Extent::new(protected.area.ring.start.0 + header.at + table_blocks, expected.len() as u64);
         let others = self.in_use(protected).iter().filter(|&member| member != lane);
+        let mut unreadable = vec![false; expected.len()];
         let (mut missed, mut lanes) = (false, std::iter::once(lane).chain(others));
         while images.iter().any(Option::is_none)
             && let Some(member) = lanes.next()
         {
             let found = self.read_each(member, extent).await;
+            unreadable.iter_mut().zip(&found).for_each(|(is, found)| *is |= found.is_none());
             for (((image, expected), found), into) in
                 images.iter_mut().zip(&expected).zip(found).zip(all[table.len()..].chunks_exact_mut(BLOCK))
             {
@@ -120,7 +141,9 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
         let damaged = if missed { damaged.with(lane) } else { damaged };
         let (number, at, blocks) = (header.number, header.at, u64::from(header.blocks));
-        let batch = Batch { number, at, blocks, table_blocks, records, images, damaged };
+        let is_unreadable =
+            images.iter().zip(unreadable).any(|(image, is_unreadable)| image.is_none() && is_unreadable);
+        let batch = Batch { number, at, blocks, table_blocks, records, images, damaged, is_unreadable };
         Found { batch, settled: header.settled, bytes: all.freeze() }
     }
 

@@ -113,11 +113,8 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// A batch that goes to one member alone has its header and records on another one, too: what they say of other blocks
     /// would be lost with them, and nobody could say which these are.
     async fn write_second_table(self: &Rc<Self>, sealed: &Sealed, start: Lba) {
-        let lost = self.not_in_use();
-        let lanes = self.lanes(sealed.number, lost, MemberSet::NONE);
-        let Some(first) = lanes.iter().next().filter(|_| lanes.len() == 1) else { return };
-        let others = (1..self.width()).map(|step| (first + step) % self.width());
-        let Some(member) = others.into_iter().find(|&member| !lost.contains(member)) else { return };
+        let lanes = self.lanes(sealed.number, self.not_in_use(), MemberSet::NONE);
+        let Some(member) = self.second_lane(lanes) else { return };
         let table = sealed.bytes.slice(..crate::geometry::bytes(sealed.table_blocks));
         let tenure = self.member(member).tenure.get();
         match self.write_lane(member, start, &table).await {
@@ -125,6 +122,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             Err(error) if error.kind == IoErrorKind::Gone || self.spares(member) => self.lose_in(member, tenure, error),
             _ => {}
         }
+    }
+
+    /// The member that the table of a batch goes to beside `lanes`, where that is one member alone.
+    pub(crate) fn second_lane(&self, lanes: MemberSet) -> Option<u16> {
+        let first = lanes.iter().next().filter(|_| lanes.len() == 1)?;
+        let lost = self.not_in_use();
+        (1..self.width()).map(|step| (first + step) % self.width()).find(|&member| !lost.contains(member))
     }
 
     /// Writes the bytes to the same place of several members, until what is lost, and what could yet be, leaves one.
@@ -165,7 +169,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Members that take no batch. One that is joining takes it, and counts as if it would stay: if it does not, the
     /// others that have the batch suffice, and if it does, they would not have.
-    fn not_in_use(&self) -> MemberSet {
+    pub(crate) fn not_in_use(&self) -> MemberSet {
         match &self.protected {
             Some(protected) if !sabotage::is(Bug::JoiningWithoutLog) => self.all_members() - self.in_use(protected),
             _ => self.not_in_service(),
@@ -183,7 +187,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Members to which the batch has to go beside those that have it: with them, the array could not lose
     /// all who have it and still serve. They go round with `turn`.
-    fn lanes(&self, turn: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
+    pub(crate) fn lanes(&self, turn: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
         let (members, copies) = (self.width(), self.layout.copies());
         // Mirrors of one pair are together as good as lanes of all pairs, so a turn begins at a pair.
         let groups = u64::from(members / copies);

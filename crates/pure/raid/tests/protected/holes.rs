@@ -180,6 +180,44 @@ fn last_batch_that_is_torn_was_never_acknowledged() {
     }
 }
 
+/// A power cut leaves no block that cannot be read: the last batch may have been acknowledged, so it is no end of the log.
+#[test]
+fn last_batch_that_cannot_be_read_is_damage() {
+    for (level, members) in LEVELS {
+        let stopped = stopped(level, members);
+        let tables = stopped.tables();
+        let (&number, copies) = tables.last_key_value().expect("there are batches");
+        let unreadable = |places: &[(usize, u64)]| {
+            let rack = stopped.rack(&[], "zeros");
+            for &(disk, at) in places {
+                rack.disks.borrow()[disk].bad.borrow_mut().insert(at);
+            }
+            rack
+        };
+        let rack = unreadable(copies);
+        let refused = Bench::open(stopped.plan, rack.clone(), &[], &[]).err();
+        // With both tables of the only member lost nothing tells that there was a batch.
+        let hole = (members > 1).then(|| OpenError::LogDamaged(vec![number..number + 1]));
+        assert_eq!(refused, hole, "{level} of {members}");
+        if members > 1 {
+            let (bench, _) =
+                Bench::open(Plan { accepts_loss: true, ..stopped.plan }, rack, &[], &[]).expect("accepted");
+            let (_, opened) = bench.reopen();
+            assert_eq!(opened.holes, Vec::new(), "{level} of {members}: it is over");
+        }
+        let (bench, opened) = Bench::open(stopped.plan, unreadable(&copies[..1]), &[], &[]).expect("a table is left");
+        let what = format!("{level} of {members}");
+        assert_eq!((opened.batches, lost(&bench, &what)), (WRITTEN.len() as u64, Vec::new()), "{what}");
+        let (_, at) = copies[0];
+        let images: Vec<(usize, u64)> = (0..members).map(|disk| (disk, at + 1)).collect();
+        let (bench, opened) = Bench::open(stopped.plan, unreadable(&images), &[], &[]).expect("its table is there");
+        assert_eq!(opened.batches, WRITTEN.len() as u64, "{what}");
+        let found = lost(&bench, &what);
+        let has_parity = matches!(level, Level::Raid5 | Level::Raid6);
+        assert!(found.is_empty() || (!has_parity && found == [WRITTEN[WRITTEN.len() - 1]]), "{what}: {found:?}");
+    }
+}
+
 #[test]
 fn images_that_have_decayed_come_from_redundancy_or_are_errors() {
     for (level, members) in LEVELS {
