@@ -9,6 +9,9 @@ use control::Control;
 use control::memory::Found;
 use model::{Problem, Severity, Size, Subject, SubjectKind, event};
 
+/// Pools that are open read-only have this together, where that is at most an eighth of the limit.
+const READ_ONLY: Size = Size::mib(512);
+
 /// What the daemon may use of the memory that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryBudget {
@@ -16,6 +19,8 @@ pub struct MemoryBudget {
     pub buffer_bytes: u64,
     /// Bytes for what was read, and for maps.
     pub cache_bytes: u64,
+    /// Bytes for what logs of pools hold that are open read-only.
+    pub read_only_bytes: u64,
 }
 
 /// A setting that does not fit.
@@ -52,7 +57,9 @@ impl MemoryBudget {
             Some(chosen) => fit("cache", chosen, (limit - limit / 4).saturating_sub(buffer_bytes)),
             None => limit / 4,
         };
-        (Self { buffer_bytes, cache_bytes }, reduced)
+        // Half of what is left to everything else.
+        let read_only_bytes = READ_ONLY.bytes().min(limit / 8);
+        (Self { buffer_bytes, cache_bytes, read_only_bytes }, reduced)
     }
 }
 
@@ -99,6 +106,12 @@ mod tests {
         assert_eq!(within(16 << 10, None, None), (256, 4 << 10, vec![]));
         assert_eq!(within(512, None, None), (128, 128, vec![]));
         assert_eq!(within(32, None, None), (16, 8, vec![]));
+    }
+
+    #[test]
+    fn pools_that_are_read_only_have_an_eighth_of_a_small_limit() {
+        let of = |limit_mib: u64| MemoryBudget::within(limit_mib * MIB, None, None).0.read_only_bytes / MIB;
+        assert_eq!((of(16 << 10), of(4096), of(512)), (512, 512, 64));
     }
 
     #[test]

@@ -28,10 +28,10 @@ pub fn start(
     let available = || std::thread::available_parallelism().map_or(1, usize::from);
     let cores = || config.cpus.as_ref().map_or_else(available, Cpus::len);
     let shards = config.shards.map_or_else(cores, usize::from);
-    let MemoryBudget { buffer_bytes, cache_bytes } = memory;
+    let MemoryBudget { buffer_bytes, cache_bytes, read_only_bytes } = memory;
     let limits = Limits::of(Budget { shards, buffer_bytes, cache_bytes });
     let half_ms = config.silence.millis() / 2;
-    let limits = Limits { idle_ms: half_ms, answer_ms: half_ms, ..limits };
+    let limits = Limits { idle_ms: half_ms, answer_ms: half_ms, read_only_bytes_max: read_only_bytes, ..limits };
     let busy_poll = if config.busy_poll { BUSY_POLL } else { Duration::ZERO };
     let options = Options { io: interface(config.io), busy_poll, media: config.media.clone(), ..Options::default() };
     let (post, inbox) = mailbox::channel();

@@ -47,6 +47,8 @@ pub struct Limits {
     pub write_cache_bytes_per_shard: u64,
     /// Bytes of the maps of one pool that are kept.
     pub map_cache_bytes_per_pool: u64,
+    /// Bytes that pools which may not be written keep of what their logs hold, over all shards.
+    pub read_only_bytes_max: u64,
     /// Commands of one shard's volumes under way below while some volume has a guarantee or another priority.
     pub line_depth: usize,
     /// Bytes of memory that one disk group keeps sums of its blocks in.
@@ -88,6 +90,7 @@ impl Limits {
             read_cache_bytes_per_shard: read_cache_bytes_per_shard(budget.cache_bytes, shards),
             write_cache_bytes_per_shard: per_shard / 4,
             map_cache_bytes_per_pool: (budget.cache_bytes / 8).max(4 << 20),
+            read_only_bytes_max: 512 << 20,
             line_depth: 64,
             sums_bytes_per_group: usize::try_from((budget.buffer_bytes / 16).clamp(4 << 20, 64 << 20))
                 .unwrap_or(4 << 20),

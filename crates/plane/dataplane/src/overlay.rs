@@ -8,26 +8,66 @@ use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run,
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory for the writes of one pool: what its logs hold, at most.
-pub const BYTES_MAX: u64 = 512 << 20;
+/// The memory that all pools which may not be written share, on all shards of the daemon.
+#[derive(Clone, Debug)]
+pub struct Room {
+    left_bytes: Arc<AtomicU64>,
+}
 
-/// The memory that all disks of a pool share for what is not written to them.
+impl Room {
+    /// So many bytes.
+    pub fn new(bytes: u64) -> Self {
+        Self { left_bytes: Arc::new(AtomicU64::new(bytes)) }
+    }
+
+    /// True when the bytes were there, and are taken now.
+    fn take(&self, bytes: u64) -> bool {
+        let rest = |left: u64| left.checked_sub(bytes);
+        self.left_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.left_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+/// The memory that all disks of a pool share for what is not written to them. What it has taken is given back with it.
 #[derive(Debug)]
 pub struct Memory {
-    left_bytes: Cell<u64>,
+    room: Room,
+    taken_bytes: Cell<u64>,
+    /// True once a write found no room there.
+    is_exhausted: Cell<bool>,
 }
 
 impl Memory {
-    /// So many bytes.
-    pub fn new(bytes: u64) -> Rc<Self> {
-        Rc::new(Self { left_bytes: Cell::new(bytes) })
+    /// Of this room.
+    pub fn of(room: &Room) -> Rc<Self> {
+        Rc::new(Self { room: room.clone(), taken_bytes: Cell::new(0), is_exhausted: Cell::new(false) })
+    }
+
+    /// True once a write was refused because there was no room: what the pool shows may lack it.
+    pub fn is_exhausted(&self) -> bool {
+        self.is_exhausted.get()
     }
 
     fn take(&self, bytes: u64) -> bool {
-        let left = self.left_bytes.get().checked_sub(bytes);
-        self.left_bytes.set(left.unwrap_or(self.left_bytes.get()));
-        left.is_some()
+        let is_there = self.room.take(bytes);
+        if is_there {
+            self.taken_bytes.set(self.taken_bytes.get() + bytes);
+        } else {
+            self.is_exhausted.set(true);
+        }
+        is_there
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.room.give_back(self.taken_bytes.get());
     }
 }
 
@@ -77,7 +117,8 @@ impl<D: BlockDevice> Overlay<D> {
         let mut blocks = self.blocks.borrow_mut();
         for (block, at) in (extent.start.0..extent.end().0).zip((0..).step_by(size)) {
             if !blocks.contains_key(&block) && !memory.take(size as u64) {
-                return Err(IoError::new(IoErrorKind::NoSpace, extent));
+                // Not `NoSpace`: nobody frees this memory, and a write that waits for it would wait in vain.
+                return Err(IoError::new(IoErrorKind::ReadOnly, extent));
             }
             // A copy of its own: a slice would keep all of the write in memory.
             blocks.insert(block, block::Buf::copy_of(&data.slice(at..at + size)).freeze());
@@ -181,7 +222,9 @@ mod tests {
     fn overlay_shows_what_was_written_and_leaves_the_disk_as_it_is() {
         let overlay = Overlay::new(Ram::new(4096, Blocks(8)));
         let _ = overlay.write(Lba(0), filled(1, 8)).now_or_never().unwrap().unwrap();
-        overlay.keep_in(&Memory::new(3 * 4096));
+        let room = Room::new(3 * 4096);
+        let memory = Memory::of(&room);
+        overlay.keep_in(&memory);
         let _ = overlay.write(Lba(2), filled(2, 2)).now_or_never().unwrap().unwrap();
         let _ = overlay.write(Lba(3), filled(3, 1)).now_or_never().unwrap().unwrap();
         let seen = read(&overlay, Extent::new(1, 4));
@@ -190,7 +233,11 @@ mod tests {
         let _ = overlay.flush(Written::attest()).now_or_never().unwrap().unwrap();
         assert!(read(overlay.device(), Extent::new(0, 8)).iter().all(|&byte| byte == 1), "nothing was written below");
         let _ = overlay.write(Lba(7), filled(4, 1)).now_or_never().unwrap().unwrap();
+        assert!(!memory.is_exhausted());
         let full = overlay.write(Lba(6), filled(4, 1)).now_or_never().unwrap().unwrap_err();
-        assert_eq!(full.kind, IoErrorKind::NoSpace, "the memory is bounded");
+        assert_eq!((full.kind, memory.is_exhausted()), (IoErrorKind::ReadOnly, true), "the memory is bounded");
+        assert!(!room.take(1));
+        drop((overlay, memory));
+        assert!(room.take(3 * 4096), "it is there for the next one");
     }
 }

@@ -4,6 +4,7 @@ use crate::access::{AccessView, LunMap};
 use crate::connection;
 use crate::events::Events;
 use crate::limits::Limits;
+use crate::overlay::Room;
 use crate::pool::OpenPool;
 use crate::reach::Units;
 use crate::recording::Recordings;
@@ -55,6 +56,7 @@ pub struct Ticket<W: World> {
     events: Events,
     recordings: Recordings,
     trace_room: TraceRoom,
+    overlay_room: Room,
     inbox: Receiver<Letter<W>>,
     peers: Vec<Sender<Letter<W>>>,
 }
@@ -66,6 +68,7 @@ pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<
     let events = Events::new(limits.events_max);
     let recordings = Recordings::new(limits.recordings_max);
     let trace_room = TraceRoom::new(limits.traced_commands_max);
+    let overlay_room = Room::new(limits.read_only_bytes_max);
     let (peers, inboxes): (Vec<_>, Vec<_>) = (0..limits.shards).map(|_| mailbox::channel()).unzip();
     let ticket = |(index, inbox)| Ticket {
         index,
@@ -75,6 +78,7 @@ pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<
         events: events.clone(),
         recordings: recordings.clone(),
         trace_room: trace_room.clone(),
+        overlay_room: overlay_room.clone(),
         inbox,
         peers: peers.clone(),
     };
@@ -113,6 +117,8 @@ pub struct Seat<W: World> {
     pub recordings: Recordings,
     /// What traces of units may keep, on all shards.
     pub trace_room: TraceRoom,
+    /// What pools that may not be written keep in memory, on all shards.
+    pub overlay_room: Room,
     /// Hosts of this shard's sessions that ask for logical units that they do not see.
     pub hidden: Repeats<W>,
     /// Hosts of this shard's sessions that did not answer or broke the protocol.
@@ -151,6 +157,7 @@ impl<W: World> Seat<W> {
             events: ticket.events,
             recordings: ticket.recordings,
             trace_room: ticket.trace_room,
+            overlay_room: ticket.overlay_room,
             peers: ticket.peers,
         });
         world.spawn(seat.clone().answer_letters(ticket.inbox));

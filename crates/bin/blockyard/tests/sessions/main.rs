@@ -28,6 +28,7 @@ mod overwriting;
 mod owners;
 mod policies;
 mod portals;
+mod read_only;
 mod recording;
 mod reservations;
 mod sanitize;

@@ -37,8 +37,13 @@ impl Node {
 
     /// Another node, which has no disks yet.
     pub async fn start_second(world: &Sim) -> Self {
+        Self::start_second_within(world, |limits| limits).await
+    }
+
+    /// The same with other limits.
+    pub async fn start_second_within(world: &Sim, change: impl FnOnce(Limits) -> Limits) -> Self {
         let machine = world.add_node("10.0.0.3".parse().unwrap());
-        Box::pin(Self::boot(machine, tempfile::tempdir().unwrap(), 1, 2)).await
+        Box::pin(Self::boot_within(machine, tempfile::tempdir().unwrap(), change(limits(1)), 2)).await
     }
 
     /// The same node after the daemon was stopped and started again.
@@ -72,10 +77,13 @@ impl Node {
     }
 
     async fn boot(machine: Sim, dir: TempDir, shards: usize, number: u8) -> Self {
+        Self::boot_within(machine, dir, limits(shards), number).await
+    }
+
+    async fn boot_within(machine: Sim, dir: TempDir, limits: Limits, number: u8) -> Self {
         let address = SocketAddr::new(machine.address(), portal().port());
         let (orders, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
-        let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 });
         for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
             let seat = Seat::take(machine.clone(), ticket);
@@ -216,6 +224,10 @@ impl Node {
     pub async fn codes(&self) -> Vec<EventCode> {
         self.control.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
     }
+}
+
+fn limits(shards: usize) -> Limits {
+    Limits::of(Budget { shards, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 })
 }
 
 pub fn name(text: &str) -> Name {

@@ -8,15 +8,15 @@ use super::open::{Assembled, Looked, assemble_pool, find_pool, look_again, look_
 use super::own::{self, Taking};
 use super::{Candidate, OpenPool, keys, volumes};
 use crate::array::overlay;
-use crate::overlay::{BYTES_MAX, Memory};
+use crate::overlay::Memory;
 use crate::seat::Seat;
 use futures_util::future::join_all;
-use model::{Name, PoolId, PoolReport, Refusal, Subject, VolumeReport, code, event};
+use model::{Name, PoolId, PoolReport, Refusal, Size, Subject, VolumeReport, code, event};
 use shard::{DiskOptions, World};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use volume::owner::WATCH;
-use volume::{BLOCK_BYTES, Owner};
+use volume::{BLOCK_BYTES, FoundPool, Owner};
 
 /// Why a pool is read-only whose operator wants it so.
 pub(super) const ASKED_FOR: &str = "it was imported with --read-only";
@@ -56,7 +56,8 @@ pub(super) async fn why_unwritable<W: World>(
 
 /// The pool is open, nothing is written to its disks, and hosts may read its volumes.
 ///
-/// *Errors*: as of any opening; `POOL_OWNED` while another node's marks move.
+/// *Errors*: as of any opening; `POOL_OWNED` while another node's marks move; `LIMIT_REACHED` when its logs hold more than memory
+/// may be taken for.
 pub(super) async fn open_read_only<W: World>(
     seat: &Rc<Seat<W>>,
     id: PoolId,
@@ -67,17 +68,17 @@ pub(super) async fn open_read_only<W: World>(
     let found = find_pool(looked, id)?;
     keys::admit(&found, taking)?;
     // Before anything else: from here on not even a mark reaches a disk.
-    let memory = Memory::new(BYTES_MAX);
+    let memory = Memory::of(&seat.overlay_room);
     looked.iter().for_each(|looked| overlay::<W>(&looked.disk).keep_in(&memory));
     let found = own::watch(seat, taking, found, async || look_again(looked, id).await).await?;
-    let Assembled { pool, troubles, log_refused } = assemble_pool(seat, id, &found, looked, taking).await?;
-    assert!(pool.read_only.set(why.clone()).is_ok(), "a pool is opened once");
-    pool.tell_of_damage(&found, looked);
-    pool.bring_key(taking).await?;
-    pool.tell_of_trouble(&troubles);
-    pool.agree_after_open().await?;
-    pool.suspect_dirty(&found);
-    let volumes = volumes::open_all(&pool, log_refused).await?;
+    let opened = recover(seat, id, looked, &found, taking, &why).await;
+    if memory.is_exhausted() {
+        // Whatever it has come to: something that the logs hold would not be shown.
+        let name = opened.map_or_else(|_| found.catalog.name.clone(), |(pool, _)| pool.name.to_string());
+        seat.units.borrow_mut().retain(|_, unit| unit.name.pool().is_none_or(|pool| pool.as_str() != name));
+        return Err(too_much(&name, &why, seat.limits.read_only_bytes_max));
+    }
+    let (pool, volumes) = opened?;
     seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     tracing::warn!(pool = %pool.name, why, "the pool is read-only");
     let sentence = format!(
@@ -97,6 +98,35 @@ pub(super) async fn open_read_only<W: World>(
     };
     seat.world.spawn(watch_marks(Rc::downgrade(&pool), seat.clone(), before, look));
     Ok((pool.report(), volumes))
+}
+
+/// The pool with what its logs hold, in memory.
+async fn recover<W: World>(
+    seat: &Rc<Seat<W>>,
+    id: PoolId,
+    looked: &[Looked<W>],
+    found: &FoundPool,
+    taking: &Taking,
+    why: &str,
+) -> Result<(Rc<OpenPool<W>>, Vec<VolumeReport>), Refusal> {
+    let Assembled { pool, troubles, log_refused } = assemble_pool(seat, id, found, looked, taking).await?;
+    assert!(pool.read_only.set(why.to_owned()).is_ok(), "a pool is opened once");
+    pool.tell_of_damage(found, looked);
+    pool.bring_key(taking).await?;
+    pool.tell_of_trouble(&troubles);
+    pool.agree_after_open().await?;
+    pool.suspect_dirty(found);
+    let volumes = volumes::open_all(&pool, log_refused).await?;
+    Ok((pool, volumes))
+}
+
+fn too_much(name: &str, why: &str, bytes: u64) -> Refusal {
+    let most = Size::new(bytes).iec();
+    let message = format!(
+        "pool {name} cannot be opened read-only ({why}): what its logs hold and its disks do not takes more than is left of the {most} of memory for such pools"
+    );
+    let hint = format!("make its disks writable and open it for writing with blockyard pool import {name}");
+    Refusal::new(code::LIMIT_REACHED, message, hint)
 }
 
 type Marks = BTreeMap<volume::Uuid, (u64, u64)>;

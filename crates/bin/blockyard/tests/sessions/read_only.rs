@@ -1,0 +1,60 @@
+//! How much memory a pool may take that is not written: what its logs hold, and no more.
+
+use crate::care::filled;
+use crate::node::{MEMBERS, Node, name};
+use control::request::ImportPool;
+use dataplane::Limits;
+use model::{PoolState, VolumeState, code};
+use sim::Sim;
+
+/// A node was killed while a host wrote; another one opens its pool read-only with this much memory. The refusal, if there is one.
+fn opened_with(read_only_bytes_max: u64) -> Option<String> {
+    Sim::new(61).run(async move |sim| {
+        let (node, disks, _host) = filled(&sim, &[]).await;
+        node.kill();
+        let within = |limits| Limits { read_only_bytes_max, ..limits };
+        let other = Node::start_second_within(&sim, within).await;
+        for (disk, handle) in MEMBERS.iter().zip(&disks) {
+            other.attach_disk(disk, handle).await;
+        }
+        let writes = || disks.iter().map(|disk| disk.counts().writes).sum::<u64>();
+        let before = writes();
+        let request = ImportPool { read_only: true, force: true, ..ImportPool::default() };
+        let imported = other.control.import_pool(&name("tank"), request).await;
+        assert_eq!(writes(), before, "nothing is written to the disks");
+        match imported {
+            Ok(pool) => {
+                assert!(pool.read_only.is_some() && pool.state != PoolState::Failed, "{pool:?}");
+                let volume = other.control.volume_report(&"tank/vm1".parse().unwrap()).await.unwrap();
+                assert_eq!(volume.state, VolumeState::Online);
+                None
+            }
+            Err(refusal) => {
+                assert_eq!(refusal.code, code::LIMIT_REACHED, "{refusal}");
+                assert!(other.control.pools().await.unwrap().is_empty());
+                assert!(other.control.volumes().await.unwrap().is_empty(), "nothing half open is left");
+                // What was refused keeps nothing from being opened for writing.
+                let request = ImportPool { force: true, ..ImportPool::default() };
+                other.control.import_pool(&name("tank"), request).await.unwrap();
+                Some(refusal.to_string())
+            }
+        }
+    })
+}
+
+#[test]
+fn pool_whose_logs_hold_more_than_memory_may_be_taken_for_is_refused_and_never_shown_in_part() {
+    // From nothing to enough: whatever step of the recovery finds no memory, the pool is refused.
+    let mut refused = 0;
+    let mut bytes = 4096;
+    while let Some(sentence) = opened_with(bytes) {
+        assert!(
+            sentence.contains("takes more than is left of the") && sentence.contains("of memory for such pools"),
+            "{sentence}"
+        );
+        refused += 1;
+        bytes += bytes / 2 / 4096 * 4096 + 4096;
+        assert!(bytes < 64 << 20, "it would need {bytes} bytes");
+    }
+    assert!(refused > 3, "{bytes} bytes are enough");
+}
