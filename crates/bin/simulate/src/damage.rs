@@ -1,8 +1,8 @@
 //! Systematic damage of what pools keep on their disks: structure × member × kind of damage.
 //!
-//! Each seed makes a pool, lets hosts work, stops the data plane cleanly or kills it, damages one block of one structure on one member
-//! or at the same place on every member, and opens the pool again. What reads is right or an error, whatever was damaged; damage
-//! that the level bears costs nothing. A panic or a run without end is caught by [`crate::run`].
+//! Each seed makes a pool, some with a log device, lets hosts work, stops the data plane cleanly or kills it, damages one block or two, each of
+//! one structure on one disk or at the same place on every disk, and opens the pool again. What reads is right or an error, whatever was damaged;
+//! damage that the level or the copies of a structure bear costs nothing. A panic or a run without end is caught by [`crate::run`].
 
 mod known;
 mod look;
@@ -17,33 +17,45 @@ use crate::profile::power_cut_volumes;
 use crate::run;
 use crate::stage::{Judged, Presented, Stage};
 use look::Seen;
-use model::{Level, Order};
-use place::{Images, Plan};
+use model::{Level, Order, WritePolicy};
+use place::{Copies, Images, Plan};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::rc::Rc;
 
 /// What was damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     /// The level of the pool.
     pub level: Level,
-    /// Which structure.
-    pub structure: Structure,
-    /// How.
-    pub kind: Kind,
-    /// True when the same place was damaged on every member that has the structure there.
-    pub everywhere: bool,
+    /// The blocks: one, or two.
+    pub strikes: Vec<Strike>,
     /// True when the data plane had ended as it was told to.
     pub clean: bool,
 }
 
+/// One damaged block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strike {
+    /// Which structure.
+    pub structure: Structure,
+    /// How.
+    pub kind: Kind,
+    /// True when the same place was damaged on every disk that has the structure there, or there is one copy.
+    pub everywhere: bool,
+}
+
 impl fmt::Display for Damage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { level, structure, kind, everywhere, clean } = self;
-        let place = if *everywhere { "every member" } else { "one member" };
+        let Self { level, strikes, clean } = self;
         let end = if *clean { "a clean stop" } else { "a kill" };
-        write!(f, "{level}, {structure}, {kind:?} on {place} after {end}")
+        write!(f, "{level} after {end}")?;
+        for Strike { structure, kind, everywhere } in strikes {
+            let place = if *everywhere { "every disk" } else { "one disk" };
+            write!(f, ", {structure}: {kind:?} on {place}")?;
+        }
+        Ok(())
     }
 }
 
@@ -72,22 +84,28 @@ pub fn damage(seed: u64) -> (Option<Damage>, Found) {
     let outcome = run::caught(seed, None, async move |stage| play(stage, &note).await);
     let (what, found) = noted.borrow().clone();
     let found = outcome.wrong.map_or(found, Found::Wrong);
-    match (what, found) {
-        (Some(damage), Found::Wrong(why)) => {
-            let known = known::reason(&damage);
-            (what, known.map_or(Found::Wrong(why), Found::Known))
-        }
-        (_, found) => (what, found),
+    let known = what.as_ref().and_then(known::reason);
+    match (found, known) {
+        (Found::Wrong(_), Some(reason)) => (what, Found::Known(reason)),
+        (found, _) => (what, found),
     }
 }
 
 async fn play(stage: &Stage, noted: &RefCell<(Option<Damage>, Found)>) -> Judged<()> {
     let pool = PoolPlan::of_chance(stage, &Level::ALL).make(stage).await?;
+    let mut handles = pool.handles(stage);
+    let members = handles.len();
+    if stage.chance.percent(30) {
+        handles.extend(pool.add_log(stage).await?);
+    }
     let volumes = power_cut_volumes(stage, &pool).await?;
+    if handles.len() > members {
+        stage.write_as(&volumes, WritePolicy::Back).await?;
+    }
     stage.present(&volumes).await?;
     stage.open_portals().await?;
     work(stage, &volumes, 40).await?;
-    let older = Images::of(&pool.handles(stage));
+    let older = Images::of(&handles);
     work(stage, &volumes, 80).await?;
     let clean = stage.chance.percent(50);
     if clean {
@@ -96,30 +114,54 @@ async fn play(stage: &Stage, noted: &RefCell<(Option<Damage>, Found)>) -> Judged
     } else {
         stage.kill(&volumes);
     }
-    let handles = pool.handles(stage);
     let mut images = Images::of(&handles);
-    let Some(plan) = Plan::of_chance(&stage.chance, &images) else { return Ok(()) };
-    let damage = Damage {
-        level: pool.plan.level,
-        structure: plan.structure,
-        kind: plan.kind,
-        everywhere: plan.everywhere,
-        clean,
-    };
-    if !plan.strike(&stage.chance, &mut images, &older) {
+    let mut plans = Vec::new();
+    for _ in 0..if stage.chance.percent(25) { 2 } else { 1 } {
+        let Some(plan) = Plan::of_chance(&stage.chance, &images) else { return Ok(()) };
+        if plan.strike(&stage.chance, &mut images, &older) {
+            plans.push(plan);
+        }
+    }
+    if plans.is_empty() {
         return Ok(());
     }
+    let log_disks = handles.len() - members;
+    let strike = |plan: &Plan| {
+        let bears = if plan.disk < members { pool.tolerated() } else { log_disks - 1 };
+        let is_only = bears == 0 && plan.structure.copies() == Copies::AsData;
+        Strike { structure: plan.structure, kind: plan.kind, everywhere: plan.everywhere || is_only }
+    };
+    let damage = Damage { level: pool.plan.level, strikes: plans.iter().map(strike).collect(), clean };
     // Before the pool is opened, so that a panic there is told with what had been damaged.
     noted.borrow_mut().0 = Some(damage);
     images.restore(&handles);
     let found = judge(stage, &pool, &volumes).await?;
-    let borne = pool.tolerated() > 0 && !plan.everywhere && plan.kind != Kind::Swapped;
+    let borne = is_borne(&pool, (members, log_disks), &plans);
     noted.borrow_mut().1 = match found {
-        Found::Errors(blocks) if borne => Found::Wrong(format!("{blocks} blocks are lost, which the level bears")),
-        Found::Refused(why) if borne => Found::Wrong(format!("refused, which the level bears: {why}")),
+        Found::Errors(blocks) if borne => Found::Wrong(format!("{blocks} blocks are lost, which is borne")),
+        Found::Refused(why) if borne => Found::Wrong(format!("refused, which is borne: {why}")),
         found => found,
     };
     Ok(())
+}
+
+/// True when nothing may be lost: one block, of which there is a copy, or blocks of as many disks as the level bears. The disks of
+/// the log come behind the members.
+fn is_borne(pool: &Pool, (members, log_disks): (usize, usize), plans: &[Plan]) -> bool {
+    if let [plan] = plans {
+        match plan.structure.copies() {
+            Copies::InTwoPlaces if plan.kind != Kind::Swapped => return true,
+            Copies::OnTwoMembers if members > 1 && plan.kind != Kind::Swapped && !plan.everywhere => return true,
+            _ => {}
+        }
+    }
+    let struck: BTreeSet<usize> = plans.iter().map(|plan| plan.disk).collect();
+    let is_anywhere_else = |plan: &Plan| plan.everywhere || plan.kind == Kind::Swapped;
+    // A page of checksums that a member forgets is found by its copy alone, which another block may have been.
+    let forgets = plans.len() > 1 && plans.iter().any(|plan| plan.kind == Kind::Older);
+    let of_log = struck.iter().filter(|&&disk| disk >= members).count();
+    let (log_bears, bears) = (log_disks.saturating_sub(1), pool.tolerated());
+    !forgets && !plans.iter().any(is_anywhere_else) && of_log <= log_bears && struck.len() - of_log <= bears
 }
 
 async fn work(stage: &Stage, volumes: &[Presented], commands: u64) -> Judged<()> {

@@ -24,7 +24,7 @@ mod run;
 mod stage;
 mod volumes;
 
-pub use damage::{Damage, Found, Kind, Structure, damage, table};
+pub use damage::{Damage, Found, Kind, Strike, Structure, damage, table};
 pub use planted::Planted;
 pub use profile::Profile;
 pub use run::{Outcome, run};

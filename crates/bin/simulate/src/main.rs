@@ -106,7 +106,7 @@ fn campaign(first: u64, seeds: u64, jobs: usize) -> ExitCode {
                     RUNNING.set(again.clone());
                     let (damage, found) = simulate::damage(seed);
                     if let Found::Wrong(why) = &found {
-                        let what = damage.map_or_else(|| "nothing".to_owned(), |damage| damage.to_string());
+                        let what = damage.as_ref().map_or_else(|| "nothing".to_owned(), ToString::to_string);
                         say(&format!("{again}    # {what}: {why}"));
                         wrong.fetch_add(1, Ordering::Relaxed);
                     }

@@ -2,32 +2,74 @@
 
 use crate::chance::Chance;
 use sim::{DiskHandle, DiskImage};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A block, as structures are written.
 const BLOCK_BYTES: usize = 4096;
 
-/// What pools keep on their disks, by the first bytes of its blocks.
+/// What pools keep on their disks, by the first bytes of its blocks or of those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Structure(usize);
 
-const STRUCTURES: [(&str, &[u8; 8]); 10] = [
-    ("label", b"BLKYDLBL"),
-    ("owner's mark", b"BLKYDOWN"),
-    ("catalog slot", b"BLKYDCAT"),
-    ("map head", b"BLKYDMAP"),
-    ("map page", b"BLKYDPAG"),
-    ("page bits", b"BLKYDPMP"),
-    ("map log", b"BLKYDLOG"),
-    ("redo log", b"BLKYREDO"),
-    ("anchor", b"BLKYANCH"),
-    ("checksum table", b"BLKYSUMS"),
+/// A name, the first bytes of a block, so many blocks behind that, and how well one damaged block of it is borne.
+const STRUCTURES: [(&str, &[u8; 8], u64, Copies); 15] = [
+    ("label", b"BLKYDLBL", 0, Copies::InTwoPlaces),
+    ("owner's mark", b"BLKYDOWN", 0, Copies::InTwoPlaces),
+    ("catalog slot", b"BLKYDCAT", 0, Copies::InTwoPlaces),
+    ("catalog", b"BLKYDCAT", 1, Copies::InTwoPlaces),
+    ("map head", b"BLKYDMAP", 0, Copies::OnTwoMembers),
+    ("map page", b"BLKYDPAG", 0, Copies::OnTwoMembers),
+    ("page bits", b"BLKYDPMP", 0, Copies::OnTwoMembers),
+    ("map log", b"BLKYDLOG", 0, Copies::OnTwoMembers),
+    ("redo log", b"BLKYREDO", 0, Copies::OnTwoMembers),
+    ("redo log data", b"BLKYREDO", 1, Copies::AsData),
+    ("anchor", b"BLKYANCH", 0, Copies::AsData),
+    ("checksum table", b"BLKYSUMS", 0, Copies::AsData),
+    ("log device's anchor", b"BYLOGANC", 0, Copies::AsData),
+    ("log device's batch", b"BYLOGBAT", 0, Copies::AsData),
+    ("log device's data", b"BYLOGBAT", 1, Copies::AsData),
 ];
+
+/// What stands in for a damaged block of a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Copies {
+    /// What stands in for data on that disk.
+    AsData,
+    /// A block of another member, whatever the level, where there is more than one.
+    OnTwoMembers,
+    /// Another place of the same disk.
+    InTwoPlaces,
+}
 
 impl Structure {
     /// All that can be damaged.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..STRUCTURES.len()).map(Self)
+    }
+
+    /// How well one damaged block of it is borne.
+    pub(super) fn copies(self) -> Copies {
+        STRUCTURES[self.0].3
+    }
+
+    /// True for a log that is taken to end before a block that is damaged so in every copy.
+    pub(super) fn ends_at(self, kind: Kind) -> bool {
+        match STRUCTURES[self.0].0 {
+            "map log" => matches!(kind, Kind::Zeros | Kind::Older),
+            "redo log" | "redo log data" | "log device's batch" | "log device's data" => kind != Kind::Unreadable,
+            _ => false,
+        }
+    }
+
+    /// Bytes from the block that it is told by to the one that is damaged.
+    fn behind(self) -> u64 {
+        STRUCTURES[self.0].2 * BLOCK_BYTES as u64
+    }
+
+    /// True when the block of the structure at `at` is there.
+    fn is_at(self, image: &DiskImage, at: u64) -> bool {
+        at.checked_sub(self.behind()).is_some_and(|head| self.begins(&image.block(head)))
     }
 
     fn begins(self, block: &[u8]) -> bool {
@@ -54,30 +96,33 @@ pub enum Kind {
     Other,
     /// It is exchanged with the same place of another member.
     Swapped,
+    /// It cannot be read until it is written.
+    Unreadable,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Flip, Self::Zeros, Self::Older, Self::Other, Self::Swapped];
+    pub const ALL: [Self; 6] = [Self::Flip, Self::Zeros, Self::Older, Self::Other, Self::Swapped, Self::Unreadable];
 }
 
-/// What the disks of a pool hold.
-pub(super) struct Images(Vec<DiskImage>);
+/// What the disks of a pool hold, and the blocks that none gives back.
+pub(super) struct Images(Vec<DiskImage>, BTreeSet<(usize, u64)>);
 
 impl Images {
     pub fn of(handles: &[DiskHandle]) -> Self {
-        Self(handles.iter().map(DiskHandle::image).collect())
+        Self(handles.iter().map(DiskHandle::image).collect(), BTreeSet::new())
     }
 
     pub fn restore(&self, handles: &[DiskHandle]) {
         self.0.iter().zip(handles).for_each(|(image, handle)| handle.restore(image));
+        self.1.iter().for_each(|&(disk, at)| handles[disk].make_unreadable(at..at + BLOCK_BYTES as u64));
     }
 
     /// Where blocks of the structure are: the disk and the byte.
     fn places(&self, structure: Structure) -> Vec<(usize, u64)> {
         let of_disk = |(disk, image): (usize, &DiskImage)| {
             let found = image.blocks().filter(|(_, block)| structure.begins(block));
-            found.map(|(at, _)| (disk, at)).collect::<Vec<_>>()
+            found.map(|(at, _)| (disk, at + structure.behind())).collect::<Vec<_>>()
         };
         self.0.iter().enumerate().flat_map(of_disk).collect()
     }
@@ -88,7 +133,7 @@ pub(super) struct Plan {
     pub structure: Structure,
     pub kind: Kind,
     pub everywhere: bool,
-    disk: usize,
+    pub disk: usize,
     at: u64,
 }
 
@@ -110,11 +155,15 @@ impl Plan {
     /// False where nothing is another afterwards.
     pub fn strike(&self, chance: &Chance, images: &mut Images, older: &Images) -> bool {
         let disks: Vec<usize> = match self.everywhere {
-            true => (0..images.0.len()).filter(|&disk| self.structure.begins(&images.0[disk].block(self.at))).collect(),
+            true => (0..images.0.len()).filter(|&disk| self.structure.is_at(&images.0[disk], self.at)).collect(),
             false => vec![self.disk],
         };
         let mut changed = false;
         for disk in disks {
+            if self.kind == Kind::Unreadable {
+                changed = images.1.insert((disk, self.at));
+                continue;
+            }
             let before = images.0[disk].block(self.at);
             let after = self.after(chance, images, older, disk, before.clone());
             changed = changed || after != before;
@@ -132,7 +181,7 @@ impl Plan {
                 after[chance.index(used)] ^= 1 << chance.below(8);
                 after
             }
-            Kind::Zeros => vec![0; BLOCK_BYTES],
+            Kind::Zeros | Kind::Unreadable => vec![0; BLOCK_BYTES],
             Kind::Older => older.0[disk].block(self.at),
             Kind::Other => {
                 let others: Vec<_> = Structure::all()
@@ -144,7 +193,7 @@ impl Plan {
             }
             Kind::Swapped => {
                 let others: Vec<usize> = (0..images.0.len())
-                    .filter(|&other| other != disk && self.structure.begins(&images.0[other].block(self.at)))
+                    .filter(|&other| other != disk && self.structure.is_at(&images.0[other], self.at))
                     .collect();
                 if others.is_empty() {
                     return before;

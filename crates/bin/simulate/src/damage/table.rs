@@ -13,16 +13,17 @@ struct Line {
     wrong: u64,
 }
 
-/// The rounds of a campaign, counted by structure.
+/// The rounds of a campaign, counted by structure: one with two damaged structures counts for both.
 #[must_use]
 pub fn table(rounds: &[(Damage, Found)]) -> String {
     let mut text = format!(
-        "{:16} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}\n",
+        "{:20} {:>7} {:>7} {:>7} {:>7} {:>7} {:>7}\n",
         "STRUCTURE", "ROUNDS", "WHOLE", "ERRORS", "REFUSED", "KNOWN", "WRONG"
     );
+    let is_of = |damage: &Damage, structure| damage.strikes.iter().any(|strike| strike.structure == structure);
     for structure in Structure::all() {
         let mut line = Line::default();
-        for (_, found) in rounds.iter().filter(|(damage, _)| damage.structure == structure) {
+        for (_, found) in rounds.iter().filter(|(damage, _)| is_of(damage, structure)) {
             let count = match found {
                 Found::Whole | Found::Nothing => &mut line.whole,
                 Found::Errors(_) => &mut line.errors,
@@ -35,7 +36,7 @@ pub fn table(rounds: &[(Damage, Found)]) -> String {
         let Line { whole, errors, refused, known, wrong } = line;
         let all = whole + errors + refused + known + wrong;
         // A string takes all text.
-        let _ = writeln!(text, "{structure:16} {all:7} {whole:7} {errors:7} {refused:7} {known:7} {wrong:7}");
+        let _ = writeln!(text, "{structure:20} {all:7} {whole:7} {errors:7} {refused:7} {known:7} {wrong:7}");
     }
     text
 }

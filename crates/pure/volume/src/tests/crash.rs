@@ -313,7 +313,7 @@ impl Judge<'_> {
         tally.states += 1;
         let opened = self.look(&world, &order, lost, tally);
         let events = world.journal.borrow().clone();
-        let second = opened.is_some() && world.has_written() && random.below(6) == 0;
+        let second = opened.is_some() && world.has_written() && random.below(24) == 0;
         let mut power = PowerCut::of(images.to_vec());
         for event in events.iter().filter(|_| second) {
             power.push(event);
