@@ -120,6 +120,9 @@ pub enum PoolError {
         /// What was needed.
         needed_bytes: u64,
     },
+    /// The pool has nothing free for what a volume has to keep, and nobody has asked for a certain amount.
+    #[error("the pool has no space left for the map of a volume")]
+    NoRoom,
     /// The pool has as many volumes as it can.
     #[error("the pool has 1024 volumes, and cannot have more")]
     TooManyVolumes,

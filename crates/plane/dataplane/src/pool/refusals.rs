@@ -37,7 +37,7 @@ fn code_of(error: &PoolError) -> Code {
         PoolError::VolumeTooLarge { .. } => code::VOLUME_TOO_LARGE,
         PoolError::VolumeShrink { .. } => code::VOLUME_SHRINK,
         PoolError::VolumeBlockSize(_) => code::BLOCK_SIZE_INVALID,
-        PoolError::Full { .. } => code::POOL_FULL,
+        PoolError::Full { .. } | PoolError::NoRoom => code::POOL_FULL,
         PoolError::TooManyVolumes | PoolError::CatalogFull => code::LIMIT_REACHED,
         PoolError::TooManySnapshots | PoolError::TooDeep | PoolError::TooManyRollBacks => code::LIMIT_REACHED,
         PoolError::Granule(_) | PoolError::NotEncrypted => code::REQUEST_INVALID,

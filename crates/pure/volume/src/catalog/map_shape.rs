@@ -39,11 +39,6 @@ impl MapShape {
     pub(crate) fn slab_addresses(self) -> u64 {
         self.unit.map_or(self.slab_blocks, |unit| self.slab_blocks / (2 * unit) * unit)
     }
-
-    /// How many copies of each block there are.
-    pub(crate) fn copies(self) -> u64 {
-        if self.unit.is_some() { 2 } else { 1 }
-    }
 }
 
 /// The longest unit of at most a chunk that fills a slab in pairs.

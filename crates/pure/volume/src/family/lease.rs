@@ -218,11 +218,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         })
     }
 
-    /// Bytes that the pool has to give for [`Family::make_room`], in data and map together.
+    /// Bytes that the pool has to give for [`Family::make_room`], in data and map together: it gives whole slabs, and those for
+    /// data make the map larger. All slabs are taken to be as those that the map lies on.
     pub(crate) fn missing_bytes(&self, entries: u64, places: u64) -> u64 {
-        let pages = self.map_pages(entries).saturating_sub(self.meta.space.borrow().usable());
-        let blocks = self.missing_places(places) * u64::from(self.granule_blocks) + pages * self.meta.copies_kept();
-        blocks * u64::from(BLOCK_BYTES)
+        let Some((group, shape)) = self.meta.last_slab() else { return 0 };
+        let granules = u64::from(self.granules.borrow().granules(Place::slab_number(group, 0)).max(1));
+        let data = self.missing_places(places).div_ceil(granules);
+        let (total, slabs) = (self.granules.borrow().total(), self.granules.borrow().slab_count() as u64);
+        let pages = self.map_pages_of(entries, total + data * granules, slabs + data);
+        let map = self.meta.space.borrow().missing_parts(pages, shape.slab_addresses());
+        (data + map) * self.map_slab_bytes()
+    }
+
+    /// Bytes of a slab as those that the map lies on.
+    pub(crate) fn map_slab_bytes(&self) -> u64 {
+        self.meta.last_slab().map_or(0, |(_, shape)| shape.slab_blocks() * u64::from(BLOCK_BYTES))
     }
 
     fn missing_places(&self, more: u64) -> u64 {
@@ -268,9 +278,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// Pages of the tree with `more` entries, and of all that the next checkpoint may write beside it.
     fn map_pages(&self, more: u64) -> u64 {
+        let own = self.granules.borrow();
+        self.map_pages_of(more, own.total(), own.slab_count() as u64)
+    }
+
+    /// The same where the family has so many places, on so many slabs.
+    fn map_pages_of(&self, more: u64, places: u64, slabs: u64) -> u64 {
         let fanout = self.tuning.fanout;
         let wanting: u64 = self.branches().iter().map(|branch| branch.wanting(self.granule_blocks)).sum();
-        let words = self.granules.borrow().total() / 64 + self.granules.borrow().slab_count() as u64;
+        let words = places / 64 + slabs;
         let records: u64 = self.branches().iter().map(|branch| 4 + branch.snapshots.borrow().len() as u64).sum();
         let (grown, before) = self.grown.get();
         let entries = self.head.borrow().entries + grown + before + wanting + words + records + more;

@@ -9,7 +9,7 @@ use super::error::MapError;
 use super::head::{Head, REGIONS_MAX};
 use super::page_cache::PageCache;
 use super::page_space::{PageSpace, REGION_PAGES, bits_place};
-use crate::catalog::SlabRun;
+use crate::catalog::{MapShape, SlabRun};
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::LogIdentity;
 use crate::pool::Shared;
@@ -94,9 +94,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         (self.space.borrow().pages() + pages).div_ceil(REGION_PAGES) <= REGIONS_MAX as u64
     }
 
-    /// How many copies of each block the next slab of the map is expected to keep.
-    pub(crate) fn copies_kept(&self) -> u64 {
-        self.slabs.borrow().last().map_or(1, |slabs| slabs.shape.copies())
+    /// The group of the map's last slab, and how the map lies there.
+    pub(crate) fn last_slab(&self) -> Option<(u16, MapShape)> {
+        self.slabs.borrow().last().map(|slabs| (slabs.group, slabs.shape))
     }
 
     pub(crate) fn log_blocks(&self) -> u32 {

@@ -156,7 +156,7 @@ impl MapError {
         match self {
             Self::Group { group, error } => PoolError::GroupFails { group, error },
             Self::Damaged(Damage(what)) => PoolError::MapDamaged { family, what: what.to_owned() },
-            Self::Full => PoolError::Full { free_bytes: 0, needed_bytes: 0 },
+            Self::Full => PoolError::NoRoom,
             Self::CatalogLost => PoolError::CatalogLost,
             Self::Locked => PoolError::NoPoolKey,
             Self::Stopped => {

@@ -87,8 +87,23 @@ impl PageSpace {
 
     /// Pages that a tree can use.
     pub(crate) fn usable(&self) -> u64 {
-        let regions = self.pages.div_ceil(REGION_PAGES);
-        self.pages.saturating_sub(self.fixed + 2 * regions)
+        self.usable_of(self.pages)
+    }
+
+    fn usable_of(&self, pages: u64) -> u64 {
+        let regions = pages.div_ceil(REGION_PAGES);
+        pages.saturating_sub(self.fixed + 2 * regions)
+    }
+
+    /// How many more times `part` pages it takes until a tree can use `needed` of them.
+    pub(crate) fn missing_parts(&self, needed: u64, part: u64) -> u64 {
+        let part = part.max(1);
+        let mut parts = needed.saturating_sub(self.usable()).div_ceil(part);
+        // What tells of the new pages takes some of them.
+        while self.usable_of(self.pages + parts * part) < needed {
+            parts += 1;
+        }
+        parts
     }
 
     pub(crate) fn pages(&self) -> u64 {

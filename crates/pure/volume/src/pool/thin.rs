@@ -61,7 +61,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         let family = self.families.begin(id).ok_or(PoolError::VolumeUnknown(id))?;
-        let needed_bytes = family.missing_bytes(0, 0);
+        // The first slab of the map, which a refusal gives back, is needed as well.
+        let needed_bytes = family.map_slab_bytes() + family.missing_bytes(0, 0);
         // All in one commit: a volume whose space is kept is never there without it.
         let undone = self.shared.attempt(|| {
             let settled = family.reserve_data(0).and_then(|()| family.make_room_in_map(0));
@@ -279,7 +280,11 @@ fn draft(plan: &ThinPlan, catalog: &Catalog, birth: u64, log_blocks: u32) -> Res
     let free: Vec<u32> = space.free_slabs().collect();
     let emptiest = (0_u16..).zip(free).max_by_key(|&(group, free)| (free, std::cmp::Reverse(group)));
     let run = emptiest.and_then(|(group, _)| space.take_run(group, 1, None));
-    let run = run.ok_or(PoolError::Full { free_bytes: 0, needed_bytes: catalog.slab_bytes })?;
+    let run = run.ok_or_else(|| {
+        // How large the map would be is not known without the volume: one slab, at least.
+        let data_bytes = if plan.provisioning == Provisioning::Thick { plan.size_bytes } else { 0 };
+        PoolError::Full { free_bytes: 0, needed_bytes: data_bytes.saturating_add(catalog.slab_bytes) }
+    })?;
     let own = MapShape::of(&catalog.groups[usize::from(run.group)]).slab_addresses();
     let own = u32::try_from(own).unwrap_or(u32::MAX);
     let thick = plan.provisioning == Provisioning::Thick;

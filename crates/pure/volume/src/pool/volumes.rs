@@ -53,6 +53,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         self.shared.store.committed(change).await?;
+        self.shared.look_at_space();
         self.open_volume(id).await
     }
 
@@ -96,6 +97,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         self.shared.store.committed(change).await?;
+        self.shared.look_at_space();
         if let Some(volume) = self.shared.opened(id) {
             volume.grow(size_bytes);
         }
@@ -126,7 +128,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             Ok(())
         })?;
         self.shared.open.borrow_mut().remove(&id);
-        self.shared.store.committed(change).await
+        self.shared.store.committed(change).await?;
+        self.shared.look_at_space();
+        Ok(())
     }
 
     /// Bytes of a full stripe of each group, in order; of one block where no volume can lie.

@@ -63,14 +63,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
             _ => Level::Low,
         };
         let before = self.watch.level.replace(level);
-        if before < level && before < Level::Soft && above(thresholds.soft) {
-            self.tell(SpaceEvent::Soft { used_bytes, bytes });
-        }
-        if before < level && level == Level::Hard {
-            self.tell(SpaceEvent::Hard { used_bytes, bytes });
-        }
-        if before > level && level == Level::Low {
-            self.tell(SpaceEvent::Relieved { used_bytes, bytes });
+        // One step that crosses both thresholds is told once.
+        match level {
+            Level::Soft if before < level => self.tell(SpaceEvent::Soft { used_bytes, bytes }),
+            Level::Hard if before < level => self.tell(SpaceEvent::Hard { used_bytes, bytes }),
+            Level::Low if before > level => self.tell(SpaceEvent::Relieved { used_bytes, bytes }),
+            _ => {}
         }
     }
 

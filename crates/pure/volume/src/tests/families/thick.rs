@@ -3,7 +3,7 @@
 use super::rig::*;
 use crate::tests::disk::block_on;
 use crate::tests::world::volume_id;
-use crate::{ClonePlan, PoolError, Provisioning, SpaceEvent, ThinPlan, Thresholds};
+use crate::{ClonePlan, PoolError, Provisioning, SpaceEvent, ThinPlan, Thresholds, VolumePlan};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -87,6 +87,67 @@ fn thick_volume_that_is_refused_alarms_nobody_and_is_told_what_is_free() {
         status.free_bytes,
         status.bytes
     );
+}
+
+#[test]
+fn volume_that_crosses_both_thresholds_in_one_step_is_told_of_once() {
+    let (_, opened) = mirror();
+    let pool = &opened.pool;
+    let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
+    let hears = heard.clone();
+    pool.on_space(Thresholds { soft: 600, hard: 800 }, move |event| hears.borrow_mut().push(event));
+    let bytes = pool.status().bytes;
+    let others = |number: u64, part: u64| VolumePlan {
+        id: volume_id(number),
+        name: format!("v{number}"),
+        size_bytes: (bytes / 10 * part) >> 20 << 20,
+        block_bytes: 512,
+        stripe_unit_bytes: 0,
+        created_at: 1,
+    };
+    block_on(pool.create_volume(others(1, 9))).unwrap();
+    assert!(matches!(heard.take()[..], [SpaceEvent::Hard { .. }]));
+    block_on(pool.delete_volume(volume_id(1))).unwrap();
+    assert!(matches!(heard.take()[..], [SpaceEvent::Relieved { .. }]));
+    block_on(pool.create_volume(others(2, 7))).unwrap();
+    assert!(matches!(heard.take()[..], [SpaceEvent::Soft { .. }]));
+    block_on(pool.create_volume(others(3, 2))).unwrap();
+    assert!(matches!(heard.take()[..], [SpaceEvent::Hard { .. }]));
+}
+
+/// It said that 16 MiB were free and 8 were needed: slabs are given whole, and the map has its own.
+#[test]
+fn what_a_thick_volume_needs_is_what_a_pool_must_have_free_for_it() {
+    for granules in [1, 16, 17, 100, 400] {
+        let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(1, granules * GRANULE) };
+        let mut needed = None;
+        let mut enough = None;
+        // Fewer and fewer slabs are free.
+        for taken in 0.. {
+            let (_, opened) = mirror();
+            let pool = &opened.pool;
+            let free = pool.status().free_bytes - (taken << 20);
+            if free == 0 {
+                break;
+            }
+            if taken > 0 {
+                let (id, name) = (volume_id(9), "v9".to_owned());
+                let (size_bytes, block_bytes, stripe_unit_bytes) = (taken << 20, 512, 0);
+                let others = VolumePlan { id, name, size_bytes, block_bytes, stripe_unit_bytes, created_at: 1 };
+                block_on(pool.create_volume(others)).unwrap();
+            }
+            match block_on(pool.create_thin_volume(plan.clone())) {
+                Ok(_) => enough = Some(free),
+                Err(PoolError::Full { free_bytes, needed_bytes }) => {
+                    assert_eq!(free_bytes, free);
+                    assert!(free < needed_bytes, "{free} of {needed_bytes}");
+                    assert_eq!(*needed.get_or_insert(needed_bytes), needed_bytes);
+                }
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!(needed, enough, "{granules} granules");
+    }
 }
 
 #[test]
