@@ -39,6 +39,7 @@ pub fn of(code: EventCode) -> Rule {
         | event::POOL_FAILED
         | event::POOL_UNOPENED
         | event::POOL_READ_ONLY
+        | event::POOL_FENCED
         | event::PORTAL_UNUSABLE
         | event::PORTAL_LINK_DOWN
         | event::WEB_UNUSABLE
@@ -88,6 +89,7 @@ mod tests {
             event::VOLUME_HELD,
             event::POOL_FAILED,
             event::POOL_UNOPENED,
+            event::POOL_FENCED,
             event::PORTAL_UNUSABLE,
             event::TARGET_NAME_TAKEN,
         ];

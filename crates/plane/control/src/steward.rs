@@ -144,8 +144,9 @@ impl Control {
             }
             let name = &pool.name;
             let (code, sentence) = match (before, pool.state) {
-                // Filling has its own events.
-                (None, PoolState::Healthy) | (_, PoolState::Rebuilding) => continue,
+                // Filling has its own events, and so has a pool that another owner has, or that could not be opened at the start.
+                (None, PoolState::Healthy | PoolState::Missing) | (_, PoolState::Rebuilding) => continue,
+                (_, PoolState::Failed) if pool.fenced.is_some() => continue,
                 (_, PoolState::Healthy) => (event::POOL_WHOLE, format!("pool {name} is whole again")),
                 (_, PoolState::Degraded) => {
                     let meaning = crate::verdict::spare_failures(pool);

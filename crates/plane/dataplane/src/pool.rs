@@ -88,6 +88,8 @@ pub struct OpenPool<W: World> {
     groups: groups::Groups<W>,
     /// Why nothing is written to its disks, where that is so.
     read_only: OnceCell<String>,
+    /// Why a read-only pool is not shown any more: another node writes to its disks.
+    overtaken: OnceCell<String>,
     /// Ends what repairs the pool.
     halt: Rc<Halt>,
     /// Ends what its arrays do by themselves: after everything that waits for them.
@@ -210,7 +212,8 @@ impl<W: World> OpenPool<W> {
         let (groups, watches): (Vec<_>, Vec<_>) =
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
         let (halt, parting, taking_out, care, claim, findings, log, held) = Default::default();
-        let (copies, closing, read_only) = (copy::Copies::default(), Cell::default(), OnceCell::new());
+        let (copies, closing) = (copy::Copies::default(), Cell::default());
+        let (read_only, overtaken) = (OnceCell::new(), OnceCell::new());
         let map_repairs = maps::MapRepairs::default();
         let pool = Rc::new(Self {
             name,
@@ -219,6 +222,7 @@ impl<W: World> OpenPool<W> {
             seat: seat.clone(),
             groups: groups.into_iter().collect(),
             read_only,
+            overtaken,
             halt,
             parting,
             closing,

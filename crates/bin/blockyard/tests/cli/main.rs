@@ -6,6 +6,7 @@ mod config;
 mod devices;
 mod elsewhere;
 mod encrypted;
+mod fenced;
 mod forward;
 mod full;
 mod golden;

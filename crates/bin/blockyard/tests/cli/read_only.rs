@@ -2,13 +2,12 @@
 //! that is full. Hosts read, their writes are refused, and nothing reaches the disks.
 
 use crate::initiator::{Initiator, WRITE_PROTECTED, present};
-use crate::serve::{Daemon, PATIENCE, SERVE, ask, ask_line, end, good, start_with, wait_until_served};
+use crate::serve::{Daemon, SERVE, ask, end, good, start_with, wait_for, wait_until_served};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 const DISKS: [&str; 2] = ["d0", "d1"];
 /// What the volume begins with: 1 MiB of this.
@@ -16,20 +15,6 @@ const FILL: u8 = 7;
 const BLOCKS: u32 = 2048;
 /// Why a pool is read-only that was imported so.
 const ASKED_FOR: &str = "it was imported with --read-only";
-
-/// What the command prints once that is so; alerts are judged every few seconds.
-#[track_caller]
-fn wait_for(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) -> String {
-    let begun = Instant::now();
-    loop {
-        let said = ask_line(dir, line).stdout;
-        if is_so(&said) {
-            return said;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{line}: {said}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
 
 /// The pool `tank` of two disks in the folder `disks`, with `tank/v` in it, which a host has written to.
 fn furnish(dir: &Path) {

@@ -67,6 +67,20 @@ pub fn cell(dir: &Path, table: &str, column: usize) -> String {
     told.split('\t').nth(column).expect("a cell").trim().to_owned()
 }
 
+/// What the command prints once that is so; alerts are judged every few seconds.
+#[track_caller]
+pub fn wait_for(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) -> String {
+    let begun = Instant::now();
+    loop {
+        let said = ask_line(dir, line).stdout;
+        if is_so(&said) {
+            return said;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{line}: {said}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 pub fn wait_until_served(dir: &Path) {
     let begun = Instant::now();
     while ask(dir, &["status"]).code == 6 {

@@ -205,12 +205,12 @@ impl<W: World> OpenPool<W> {
 
     /// True when another node has the pool.
     pub(super) fn is_fenced(&self) -> bool {
-        self.pool.fenced_by().is_some()
+        self.pool.fenced_by().is_some() || self.overtaken.get().is_some()
     }
 
     /// Why the pool is not ours any more, in words.
     pub(super) fn loss(&self) -> Option<String> {
-        self.pool.fenced_by().map(|loss| self.told_of(&loss))
+        self.pool.fenced_by().map(|loss| self.told_of(&loss)).or_else(|| self.overtaken.get().cloned())
     }
 
     fn told_of(&self, loss: &Loss) -> String {

@@ -11,7 +11,7 @@ use crate::array::overlay;
 use crate::overlay::Memory;
 use crate::seat::Seat;
 use futures_util::future::join_all;
-use model::{Name, PoolId, PoolReport, Refusal, Size, Subject, VolumeReport, code, event};
+use model::{PoolId, PoolReport, Refusal, Size, Subject, VolumeReport, code, event};
 use shard::{DiskOptions, World};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -152,12 +152,10 @@ async fn watch_marks<W: World>(
         }
     }
     let Some(pool) = pool.upgrade() else { return };
-    stop_showing(&seat, &pool.name);
-}
-
-fn stop_showing<W: World>(seat: &Seat<W>, pool: &Name) {
-    seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(pool));
+    let _ = pool.overtaken.set("another node writes to its disks".to_owned());
+    seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&pool.name));
+    let name = &pool.name;
     let sentence =
-        format!("another node has opened pool {pool}, which was read-only here; this node has stopped using it");
-    seat.raise(event::POOL_FENCED, Subject::pool(pool), sentence);
+        format!("another node has opened pool {name}, which was read-only here; this node has stopped using it");
+    seat.raise(event::POOL_FENCED, Subject::pool(name), sentence);
 }
