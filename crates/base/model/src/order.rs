@@ -30,10 +30,12 @@ pub enum Order {
         disk: DiskName,
     },
     /// Remove our label from an open disk that no open pool uses; without a label of ours nothing is
-    /// written → `Report::Done`, durable.
+    /// written → `Report::Done`, durable. Refused with `POOL_OWNED` when another node has the pool by now, or uses the disk for another.
     EraseDisk {
         /// Which.
         disk: DiskName,
+        /// The pool that was being made of it or destroyed.
+        pool: PoolId,
     },
     /// The light of the disk's slot is on, or off → `Report::Done`. Refused with `DISK_NO_LIGHT` where none is known.
     LocateDisk {

@@ -184,7 +184,12 @@ impl Control {
                 // A label may have been torn while it was written or erased.
                 let is_its = report.label.pool().is_some_and(|(pool, _)| pool == *id);
                 if is_its || report.label == Label::Damaged {
-                    wiped &= self.engine.done(Order::EraseDisk { disk: disk.clone() }).await.is_ok();
+                    match self.engine.done(Order::EraseDisk { disk: disk.clone(), pool: *id }).await {
+                        Ok(()) => {}
+                        // Nothing of ours is left there.
+                        Err(refusal) if refusal.code == code::POOL_OWNED => tracing::warn!(%disk, "{refusal}"),
+                        Err(_) => wiped = false,
+                    }
                 }
             }
             tracing::info!(pool = %pending.pool, wiped, "was being made or destroyed when the daemon ended");

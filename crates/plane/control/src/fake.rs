@@ -166,7 +166,7 @@ impl Fake {
             Order::InspectDisk { path } => self.inspect(None, path).map(Report::Disk),
             Order::OpenDisk { disk, path } => self.open_disk(disk, path).map(Report::Disk),
             Order::CloseDisk { disk } => Ok(self.close_disk(disk)),
-            Order::EraseDisk { disk } => label::erase(&self.disks[disk]).map(|()| Report::Done),
+            Order::EraseDisk { disk, .. } => label::erase(&self.disks[disk]).map(|()| Report::Done),
             Order::LocateDisk { disk, .. } => self.locate_disk(disk),
             Order::BlinkDisk { .. } | Order::KeepState { .. } => Ok(Report::Done),
             Order::PoolKey { .. } => Ok(Report::PoolKey("5a5a5a5a".to_owned(), Secret::new(vec![0x5a; 32])?)),

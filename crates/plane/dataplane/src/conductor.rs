@@ -195,7 +195,7 @@ impl<W: World> Conductor<W> {
             Order::InspectDisk { path } => self.inspect_disk(path).await.map(Report::Disk),
             Order::OpenDisk { disk, path } => self.open_disk(disk, path).await.map(Report::Disk),
             Order::CloseDisk { disk } => self.close_disk(disk).await.map(|()| Report::Done),
-            Order::EraseDisk { disk } => self.erase_disk(disk).await.map(|()| Report::Done),
+            Order::EraseDisk { disk, pool } => self.erase_disk(disk, *pool).await.map(|()| Report::Done),
             Order::LocateDisk { disk, on } => self.locate_disk(disk, *on).map(|()| Report::Done),
             Order::BlinkDisk { disk, seconds } => self.blink_disk(disk, *seconds).await.map(|()| Report::Done),
             Order::CreatePool { pool, id, groups, force } => {

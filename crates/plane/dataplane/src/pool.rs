@@ -45,6 +45,7 @@ pub use keys::key_of;
 pub use log::{NewLog, add_log, remove_log};
 pub use members::{blink, fail_disk, replace_disk};
 pub use open::{Opening, open};
+pub use overwrite::admit_erasure;
 pub use own::{Taking, keep_state};
 pub use report::{disk_counters, reports};
 pub use scrub::{hold_scrub, start_scrub, stop_scrub};

@@ -4,7 +4,7 @@ use crate::care::filled;
 use crate::node::{BLOCKS, MEMBERS, Node, name};
 use block::Blocks;
 use block::memory::Ram;
-use control::request::{NewGroup, NewPool};
+use control::request::{ImportPool, NewBackend, NewGroup, NewPool, NewVolume, Removal};
 use model::{Level, PoolState, Refusal, Size, code, event};
 use shard::{DiskOptions, GroupCommit, World};
 use sim::{DiskHandle, Sim};
@@ -147,4 +147,93 @@ fn owner_whose_disks_were_overwritten_stops_within_two_beats_and_says_why() {
             assert_eq!(disks.iter().map(|disk| disk.counts().writes).collect::<Vec<_>>(), writes);
         });
     }
+}
+
+/// A node with the pool `tank`, which has no volumes, that was killed when it had just begun to destroy it; and the pool's disks.
+async fn interrupted(sim: &Sim) -> (Node, Vec<DiskHandle>) {
+    let node = Node::start(sim, 1).await;
+    let mut disks = Vec::new();
+    for disk in MEMBERS {
+        disks.push(node.add_disk(disk, 80).await);
+    }
+    let members = MEMBERS.iter().map(|disk| name(disk)).collect();
+    let groups =
+        vec![NewGroup { level: Level::Raid5, chunk: None, no_integrity: true, member_size: None, disks: members }];
+    let pool = NewPool { name: name("tank"), groups, force: false, spares: Vec::new(), spread: false };
+    node.control.create_pool(pool).await.unwrap();
+    let tank = name("tank");
+    let begun = async {
+        while node.control.state().pending.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        node.kill();
+    };
+    tokio::select! {
+        biased;
+        () = begun => {}
+        destroyed = node.control.destroy_pool(&tank) => panic!("it was too fast: {destroyed:?}"),
+    }
+    (node, disks)
+}
+
+/// The pool was wiped at the next start of the first node, with the volumes that the second one had made in it meanwhile.
+#[test]
+fn pool_that_another_node_has_taken_is_not_erased_by_one_that_was_destroying_it() {
+    for is_up in [true, false] {
+        Sim::new(45).run(async move |sim| {
+            let (node, disks) = interrupted(&sim).await;
+            let other = second(&sim, &disks).await;
+            let taken = ImportPool { force: true, ..ImportPool::default() };
+            other.control.import_pool(&name("tank"), taken).await.unwrap();
+            let volume = NewVolume::new("tank/theirs".parse().unwrap(), Some(Size::new(1 << 20)));
+            other.control.create_volume(volume).await.unwrap();
+            if !is_up {
+                other.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
+            }
+            let node = node.revived(1, None).await;
+            assert!(node.control.state().pending.is_empty(), "it is none of that node's any more");
+            sim.sleep(Duration::from_secs(10)).await;
+            // An owner that is up does not look at its labels again before it opens the pool anew.
+            if is_up {
+                other.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
+            }
+            other.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
+            assert_eq!((other.state().await, other.pool().await.volumes), (PoolState::Healthy, 1));
+            assert!(node.codes().await.contains(&event::OVERWRITE_REFUSED));
+        });
+    }
+}
+
+#[test]
+fn pool_whose_destruction_was_interrupted_is_erased_at_the_next_start() {
+    Sim::new(46).run(async move |sim| {
+        let (node, _disks) = interrupted(&sim).await;
+        let begin = sim.now();
+        let node = node.revived(1, None).await;
+        assert!(sim.now() - begin < Duration::from_secs(6), "its own mark needs no watch");
+        assert!(node.control.state().pending.is_empty());
+        let disks = node.control.disks().await.unwrap();
+        assert!(disks.iter().all(|disk| disk.label == model::Label::None), "{disks:?}");
+        assert!(!node.codes().await.contains(&event::OVERWRITE_REFUSED));
+    });
+}
+
+/// A volume without a pool was made on it, and hosts could write over the pool.
+#[test]
+fn disk_of_a_pool_is_no_file_of_a_volume() {
+    Sim::new(47).run(async move |sim| {
+        let (node, disks, _host) = filled(&sim, &[]).await;
+        let other = Node::start_second(&sim).await;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sdx").to_string_lossy().into_owned();
+        std::fs::write(&path, []).unwrap();
+        other.machine().attach_disk(&path, &disks[0]);
+        for size in [None, Some(Size::new(1 << 20))] {
+            let backend = Some(NewBackend::File { path: path.clone() });
+            let volume = NewVolume { backend, ..NewVolume::new("raw".parse().unwrap(), size) };
+            let refused = other.control.create_volume(volume).await.unwrap_err();
+            assert_eq!((refused.code, refused.message), (code::DISK_IN_USE, format!("{path} is a disk of pool tank")));
+        }
+        assert_eq!(node.state().await, PoolState::Healthy);
+    });
 }

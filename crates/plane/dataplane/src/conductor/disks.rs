@@ -2,7 +2,7 @@
 
 use super::Conductor;
 use crate::{inspect, locate, pool};
-use model::{DiskId, DiskName, DiskReport, DiskState, Label, Name, PoolReport, Refusal, code};
+use model::{DiskId, DiskName, DiskReport, DiskState, Label, Name, PoolId, PoolReport, Refusal, code};
 use shard::World;
 
 /// A disk that control has named.
@@ -48,9 +48,10 @@ impl<W: World> Conductor<W> {
         Ok(())
     }
 
-    pub(super) async fn erase_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
+    pub(super) async fn erase_disk(&self, disk: &DiskName, pool: PoolId) -> Result<(), Refusal> {
         let known = self.free_disk(disk).await?;
         if matches!(known.report.label, Label::Ours { .. } | Label::Damaged) {
+            pool::admit_erasure(&self.seat, &self.taking(), (disk, &known.path), pool).await?;
             inspect::erase(&self.seat.world, &known.path).await?;
             self.look_again(disk).await;
         }

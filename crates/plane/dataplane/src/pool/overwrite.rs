@@ -1,12 +1,38 @@
-//! Disks that an operator wants to overwrite although a pool may be on them: never those that a living node writes to.
+//! Disks that are to be overwritten although a pool may be on them, by an operator or at a start that finishes what was interrupted: never
+//! those that a living node writes to.
 
-use crate::array::Disk;
+use super::own::Taking;
+use crate::array::{self, Disk};
+use crate::inspect;
 use crate::seat::Seat;
 use futures_util::future::join_all;
-use model::{DiskName, Refusal, Subject, code, event};
+use model::{DiskName, PoolId, Refusal, Subject, code, event};
 use shard::World;
 use volume::owner::{Claims, WATCH};
 use volume::{Node, Uuid};
+
+/// Admits that what is left of `pool` on the disk is erased, which this node was making or destroying when its daemon ended.
+///
+/// Meanwhile another node may have imported that pool, and have volumes in it; then it is not ours to erase, whether that node is up or down.
+/// Nothing is written. *Errors*: `POOL_OWNED` then, and while a node uses the disk for another pool; an event says so as well.
+pub async fn admit_erasure<W: World>(
+    seat: &Seat<W>,
+    taking: &Taking,
+    (name, path): (&DiskName, &str),
+    pool: PoolId,
+) -> Result<(), Refusal> {
+    let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.world, path)?);
+    let node = taking.node();
+    let claims = Claims::on(&*disk, None).await;
+    if let Some(owner) = claims.owner_of(Uuid::from_bytes(pool.to_bytes())).filter(|owner| owner.node != node.id) {
+        let sentence = format!("disk {name} was not erased: node {} has its pool", owner.name);
+        seat.raise(event::OVERWRITE_REFUSED, Subject::disk(name), sentence.clone());
+        let hint = "remove the disk here, or import the pool when that node has exported it";
+        return Err(Refusal::new(code::POOL_OWNED, sentence, hint));
+    }
+    let disks = [(name.clone(), disk)];
+    Overwriting { disks: &disks, pool: None, node: Some(&node) }.admit(seat).await.map(drop)
+}
 
 /// Disks that are to be overwritten, and whose claims on them do not count.
 pub(super) struct Overwriting<'a, W: World> {

@@ -5,25 +5,38 @@ use crate::inspect;
 use crate::seat::Seat;
 use block::memory::{Null, Ram};
 use block::{BlockDevice, Blocks};
-use model::{Backend, Refusal, Size, VolumeId, VolumeReport, VolumeSpec, code};
+use model::{Backend, Label, Refusal, Size, VolumeId, VolumeReport, VolumeSpec, code};
 use shard::{DiskOptions, GroupCommit, World};
 use std::rc::Rc;
 
 /// The volume serves on this shard.
 ///
-/// *Errors*: a file that cannot be opened or is smaller than the volume.
+/// *Errors*: a file that cannot be opened, is smaller than the volume or is a disk of a pool.
 pub async fn open_alone<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
     let blocks = Blocks(spec.size.bytes() / u64::from(spec.block_bytes));
     let store = match &spec.backend {
         Backend::Ram => Store::Ram(Ram::new(spec.block_bytes, blocks)),
         Backend::Null => Store::Null(Null::new(spec.block_bytes, blocks)),
-        Backend::File { path } => Store::File(GroupCommit::new(open_file(&seat.world, path, &spec)?)),
+        Backend::File { path } => {
+            admit_file(&seat.world, path).await?;
+            Store::File(GroupCommit::new(open_file(&seat.world, path, &spec)?))
+        }
         Backend::Pool { .. } => unreachable!("volumes of pools are made by their pools"),
     };
     let unit = Unit::new(&seat, spec.id, spec.name, spec.backend, (store, false));
     let report = unit.report();
     seat.serve(Rc::new(unit));
     Ok(report)
+}
+
+/// Admits a path that is no member of a pool, of this node or another: hosts would write over what that holds. What cannot be looked at is
+/// found out by who opens it.
+async fn admit_file<W: World>(world: &W, path: &str) -> Result<(), Refusal> {
+    let report = inspect::look_at(world, path, true).await.ok();
+    let Some(Label::Ours { pool_name, .. }) = report.map(|report| report.label) else { return Ok(()) };
+    let message = format!("{path} is a disk of pool {pool_name}");
+    let hint = "choose another path, or erase the disk first if nobody needs that pool any more";
+    Err(Refusal::new(code::DISK_IN_USE, message, hint))
 }
 
 fn open_file<W: World>(world: &W, path: &str, spec: &VolumeSpec) -> Result<W::Disk, Refusal> {

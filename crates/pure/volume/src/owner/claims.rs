@@ -1,7 +1,7 @@
 //! Claims of other pools on disks that an operator wants to overwrite: `--force` must not take what a living node writes to.
 
-use super::Node;
 use super::sight::{Mark, all_marks};
+use super::{Node, Owner};
 use block::BlockDevice;
 use uuid::Uuid;
 
@@ -32,6 +32,13 @@ impl Claims {
     pub fn without(mut self, node: &Node) -> Self {
         self.0.retain(|mark| !mark.owner.is_of_our_past(node));
         self
+    }
+
+    /// Who has, or had, this pool last.
+    #[must_use]
+    pub fn owner_of(&self, pool: Uuid) -> Option<&Owner> {
+        let marks = self.0.iter().filter(|mark| mark.pool == pool).map(|mark| &mark.owner);
+        marks.max_by_key(|owner| owner.age())
     }
 
     /// True when only a second look, [`WATCH`](super::WATCH) later, tells whether a node uses one of the disks.

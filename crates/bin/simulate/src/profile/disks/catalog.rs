@@ -70,7 +70,7 @@ async fn wipe(stage: &Stage, pool: &Pool) -> Judged<()> {
     for report in disks {
         let is_its = matches!(&report.label, Label::Ours { pool: id, .. } if *id == pool.id);
         if let Some(disk) = report.name.filter(|_| is_its || report.label == Label::Damaged) {
-            stage.order(Order::EraseDisk { disk }).await?;
+            stage.order(Order::EraseDisk { disk, pool: pool.id }).await?;
         }
     }
     Ok(())
