@@ -53,7 +53,8 @@ pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
 pub use owner::{Loss, Node, Owner};
 pub use pool::{
-    CreatePool, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolSpace, PoolStatus, VolumePlan, VolumeStatus,
+    CreatePool, Decayed, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolSpace, PoolStatus, VolumePlan,
+    VolumeStatus,
 };
 pub use probe::{Contents, Probe, probe, wipe};
 pub use sectors::{Sectors, blocks_of_sectors};

@@ -25,6 +25,7 @@ pub use create::{CreatePool, GroupPlan, NewDisk};
 pub(crate) use families::Families;
 pub(crate) use gate::Gate;
 pub use groups::Labelling;
+pub use labels::Decayed;
 pub use status::{GroupStatus, PoolSpace, PoolStatus, VolumeStatus};
 pub use volumes::VolumePlan;
 

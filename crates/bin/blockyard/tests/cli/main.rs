@@ -18,6 +18,7 @@ mod limited;
 mod lists;
 mod load;
 mod manual;
+mod metadata;
 mod presenting;
 mod read_only;
 mod rest;

@@ -236,14 +236,15 @@ impl<W: World> OpenPool<W> {
 
     /// Looks at what the members say of themselves.
     async fn scrub_members(&self) -> Result<(), PoolError> {
-        for disk in self.pool.scrub_members(self.seat.world.unix_seconds(), CREATED_BY).await? {
+        for (disk, decayed) in self.pool.scrub_members(self.seat.world.unix_seconds(), CREATED_BY).await? {
             let Some((group, member)) = self.place_of(disk_id(disk)) else { continue };
             let disk = self.disk_name(group, member);
             let sentence = format!(
-                "what disk {disk} of pool {} says of the pool had decayed, and was written anew; look at its health",
+                "disk {disk} of pool {}: {decayed} was damaged and was written again. Check what else writes to this disk, and \
+                 the disk itself.",
                 self.name
             );
-            self.seat.raise(event::BLOCKS_HEALED, Subject::new(SubjectKind::Disk, &disk), sentence);
+            self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
             self.note(|report| report.healed += 1);
         }
         Ok(())

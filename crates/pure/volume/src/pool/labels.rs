@@ -7,25 +7,39 @@ use crate::layout::SLOT_STARTS;
 use crate::probe::{Contents, probe, reserve, restore_label, write_label};
 use block::{BlockDevice, IoError};
 use futures_util::future::join_all;
+use std::fmt;
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What is wrong with the copies of one member.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wrong {
-    Nothing,
-    /// A slot does not hold the newest catalog.
-    Catalog,
-    /// A copy of its label was not whole, and is now.
-    Label,
+/// What of its metadata a member had not in every copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decayed {
+    /// True for its label.
+    pub label: bool,
+    /// True for the newest catalog.
+    pub catalog: bool,
+}
+
+impl Decayed {
+    const ALL: Self = Self { label: true, catalog: true };
+}
+
+impl fmt::Display for Decayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.label, self.catalog) {
+            (true, false) => "the label",
+            (false, _) => "the catalog",
+            (true, true) => "the label and the catalog",
+        })
+    }
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// Every member that takes part has its label, three times, and the newest catalog, twice; those that had not are the result.
+    /// Every member that takes part has its label, three times, and the newest catalog, twice; those that had not, and what they lacked, are the result.
     ///
     /// Nobody reads these while the pool is open, so that they decay unseen, and the next opening would do without the
     /// disk. *Durability*: when it returns. *Errors*: `CatalogLost`. A disk that cannot be written fails with the next commit.
-    pub async fn scrub_members(&self, now: u64, created_by: &str) -> Result<Vec<Uuid>, PoolError> {
+    pub async fn scrub_members(&self, now: u64, created_by: &str) -> Result<Vec<(Uuid, Decayed)>, PoolError> {
         let store = &self.shared.store;
         store.committed(store.latest()).await?;
         // No commit is under way now, so every member should have this one.
@@ -33,8 +47,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let mut wrong = Vec::new();
         for (id, disk) in store.disks() {
             let takes_part = store.look(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
-            if takes_part && self.scrub_member((id, &disk), generation, now, created_by).await != Ok(Wrong::Nothing) {
-                wrong.push(id);
+            if takes_part {
+                let found = self.scrub_member((id, &disk), generation, now, created_by).await;
+                wrong.extend(found.unwrap_or(Some(Decayed::ALL)).map(|decayed| (id, decayed)));
             }
         }
         if !wrong.is_empty() {
@@ -62,30 +77,26 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         generation: u64,
         now: u64,
         created_by: &str,
-    ) -> Result<Wrong, IoError> {
+    ) -> Result<Option<Decayed>, IoError> {
         let store = &self.shared.store;
         let pool = store.look(|catalog| catalog.pool);
         match probe(&**disk).await.contents {
             // What somebody has put there meanwhile is not ours to write over.
-            Contents::Foreign(_) | Contents::Newer { .. } => Ok(Wrong::Nothing),
-            Contents::Member(member) if member.overwritten.is_some() => Ok(Wrong::Nothing),
+            Contents::Foreign(_) | Contents::Newer { .. } => Ok(None),
+            Contents::Member(member) if member.overwritten.is_some() => Ok(None),
             // The next beat finds it, and this node stops using the pool.
-            Contents::Member(member) if member.label.pool != pool => Ok(Wrong::Nothing),
+            Contents::Member(member) if member.label.pool != pool => Ok(None),
             Contents::Member(member) if (member.label.pool, member.label.disk) == (pool, id) => {
                 restore_label(&**disk, &member.label, member.copies).await?;
                 let newest = member.catalogs.iter().filter(|found| found.generation >= generation).count();
-                let is_newest = newest == SLOT_STARTS.len();
-                Ok(match member.copies {
-                    [true, true, true] if is_newest => Wrong::Nothing,
-                    [true, true, true] => Wrong::Catalog,
-                    _ => Wrong::Label,
-                })
+                let decayed = Decayed { label: member.copies.contains(&false), catalog: newest < SLOT_STARTS.len() };
+                Ok((decayed.label || decayed.catalog).then_some(decayed))
             }
             _ => {
                 let (blocks, created_by) = (disk.geometry().blocks, made_by_us(created_by));
                 let label = store.look(|catalog| label_of(catalog, id, generation, blocks, now, &created_by));
                 write_label(&**disk, &label).await?;
-                Ok(Wrong::Label)
+                Ok(Some(Decayed::ALL))
             }
         }
     }

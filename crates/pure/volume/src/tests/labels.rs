@@ -2,17 +2,15 @@
 
 use super::disk::block_on;
 use super::world::{DISK_BLOCKS, World, disk_id, volume_id};
-use crate::VolumePlan;
-use uuid::Uuid;
+use crate::{Decayed, VolumePlan};
 
 #[test]
 fn members_whose_label_or_catalog_decayed_unseen_get_it_back_by_a_scrub() {
     const MIB: u64 = 1 << 20;
     let rot = [0xa5; 8192];
-    // The first label and the newest catalog; all labels; nothing.
-    for (case, places) in
-        [vec![0, 2 * MIB, 6 * MIB], vec![0, MIB / 2, DISK_BLOCKS * 4096 - 4096], vec![]].iter().enumerate()
-    {
+    // The first label and both catalogs; all labels; one catalog; nothing.
+    let cases = [vec![0, 2 * MIB, 6 * MIB], vec![0, MIB / 2, DISK_BLOCKS * 4096 - 4096], vec![6 * MIB], vec![]];
+    for (case, places) in cases.iter().enumerate() {
         let world = World::blank(2);
         let opened = world.create(&[&[0, 1]]).unwrap();
         let plan = VolumePlan {
@@ -28,10 +26,11 @@ fn members_whose_label_or_catalog_decayed_unseen_get_it_back_by_a_scrub() {
             let bytes = if at > 8 * MIB { &rot[..4096] } else { &rot[..] };
             world.disks[1].scribble(at, bytes);
         }
-        let expected: Vec<Uuid> = if places.is_empty() { vec![] } else { vec![disk_id(1)] };
+        let decayed = |label, catalog| vec![(disk_id(1), Decayed { label, catalog })];
+        let expected = [decayed(true, true), decayed(true, true), decayed(false, true), vec![]][case].clone();
         let scrub = || block_on(opened.pool.scrub_members(1_700_000_001, "blockyard 0.1.0")).unwrap();
         assert_eq!(scrub(), expected, "case {case}");
-        assert_eq!(scrub(), Vec::<Uuid>::new(), "case {case}: it was written anew");
+        assert_eq!(scrub(), vec![], "case {case}: it was written anew");
         // It bears the pool alone.
         let alone = World::of(vec![world.images().pop().unwrap()]);
         let found = alone.survey();
@@ -48,6 +47,6 @@ fn scrub_does_not_write_over_what_somebody_has_put_on_a_member() {
     ext4[1024 + 0x38..1024 + 0x3a].copy_from_slice(&0xef53_u16.to_le_bytes());
     world.disks[1].scribble(0, &ext4);
     let before = world.journal.borrow().len();
-    assert_eq!(block_on(opened.pool.scrub_members(0, "")).unwrap(), Vec::<Uuid>::new());
+    assert_eq!(block_on(opened.pool.scrub_members(0, "")).unwrap(), vec![]);
     assert_eq!(world.journal.borrow().len(), before);
 }

@@ -1,0 +1,54 @@
+//! Metadata that is damaged on one disk: it is written again, and an event says which.
+
+use crate::serve::{Daemon, end, good, start_with, wait_until_served};
+use rustix::process::Signal;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const SLOTS: [u64; 2] = [2 << 20, 6 << 20];
+
+/// Damages a copy of the catalog on disk `d0`.
+fn damage(dir: &Path, slot: usize) {
+    let disk = File::options().write(true).open(dir.join("d0.img")).expect("it is there");
+    disk.write_all_at(&[0xa5; 64], SLOTS[slot] + 8).expect("it is written");
+}
+
+fn started(dir: &Path) -> Daemon {
+    let daemon = start_with(dir, "test", &["--no-web"]);
+    wait_until_served(dir);
+    daemon
+}
+
+/// How often the repair of a catalog on disk `d0` was told, with these words.
+fn told(dir: &Path, what: &str) -> usize {
+    let events = good(dir, "event list");
+    let sentence = format!("disk d0 of pool tank: the catalog{what} was damaged and was written again.");
+    events.lines().filter(|line| line.contains("BY-E233") && line.contains(&sentence)).count()
+}
+
+#[test]
+fn one_damaged_copy_of_the_catalog_is_written_again_with_an_event() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut daemon = started(dir);
+    for disk in ["d0", "d1"] {
+        good(dir, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
+    }
+    good(dir, "pool create tank --level raid1 d0 d1");
+    for slot in [0, 1] {
+        // While nobody has the pool: found when it is opened.
+        assert!(end(&mut daemon, Signal::TERM).success());
+        damage(dir, slot);
+        daemon = started(dir);
+        assert_eq!(told(dir, " (1 of 2 copies)"), slot + 1, "{}", good(dir, "event list"));
+        // While it is open: found by a scrub.
+        damage(dir, slot);
+        good(dir, "pool scrub start tank --wait");
+        assert_eq!(told(dir, ""), slot + 1, "{}", good(dir, "event list"));
+    }
+    assert!(end(&mut daemon, Signal::TERM).success());
+    daemon = started(dir);
+    assert_eq!((told(dir, " (1 of 2 copies)"), told(dir, "")), (2, 2), "it is whole");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
