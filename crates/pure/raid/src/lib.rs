@@ -13,6 +13,8 @@ mod failure;
 mod finding;
 mod flush;
 mod fresh;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod geometry;
 mod grow;
 mod insist;

@@ -1,5 +1,8 @@
 //! Numbers in blocks on disk: little-endian, at the place that the byte maps in docs/raid.md say.
 
+/// No array counts so far, and no member is so large: what says so is none of ours, though its checksum is right.
+pub(crate) const COUNT_MAX: u64 = 1 << 56;
+
 /// Reads numbers one after the other; `None` once the bytes end.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 

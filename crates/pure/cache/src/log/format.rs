@@ -34,6 +34,9 @@ pub(super) const BATCHES_MAX: usize = 4;
 /// Data of a record begins at a multiple of this.
 pub(super) const DATA_ALIGN: usize = 512;
 
+/// No log counts so far, and no volume is so large: what says so is none of ours, though its check is right.
+const COUNT_MAX: u64 = 1 << 60;
+
 const ANCHOR_MAGIC: [u8; 8] = *b"BYLOGANC";
 const BATCH_MAGIC: [u8; 8] = *b"BYLOGBAT";
 const VERSION: u16 = 1;
@@ -160,7 +163,12 @@ impl Anchor {
             return None;
         }
         let found = anchor.version.get();
-        Some(if found > VERSION { Err(LogError::TooNew { found }) } else { Ok(anchor) })
+        if found > VERSION {
+            return Some(Err(LogError::TooNew { found }));
+        }
+        let counts = [anchor.sequence, anchor.epoch, anchor.tail, anchor.batch].map(U64::get);
+        let is_possible = counts.iter().all(|&count| count < COUNT_MAX) && anchor.batch.get() > 0;
+        is_possible.then_some(Ok(anchor))
     }
 }
 
@@ -189,13 +197,14 @@ impl BatchHeader {
             && header.log.get() == log.0
             && header.epoch.get() == epoch
             && numbers.contains(&header.number.get())
+            && header.stable.get() < header.number.get()
             && usize::from(header.records.get()) <= records_max(HEADER_UNITS_MAX)
             && u64::from(header.units.get()) <= BATCH_UNITS_MAX
             && header.units.get() as usize >= header_units(usize::from(header.records.get()));
         expected.then_some(header)
     }
 
-    /// The records behind the header in `batch`, when header and records match their check.
+    /// The records behind the header in `batch`, when header and records match their check and can have been written.
     pub(super) fn records(&self, batch: &[u8]) -> Option<Vec<Record>> {
         let count = usize::from(self.records.get());
         let entries = batch.get(size_of::<Self>()..size_of::<Self>() + count * size_of::<Record>())?;
@@ -203,7 +212,8 @@ impl BatchHeader {
         if crc32c_append(crc32c(unchecked.as_bytes()), entries) != self.check.get() {
             return None;
         }
-        <[Record]>::ref_from_bytes(entries).ok().map(<[Record]>::to_vec)
+        let records = <[Record]>::ref_from_bytes(entries).ok()?;
+        records.iter().all(Record::is_possible).then(|| records.to_vec())
     }
 }
 
@@ -227,6 +237,13 @@ impl Record {
     pub(super) fn with_data(self, offset: usize, data: &[u8]) -> Self {
         let short = |bytes: usize| u32::try_from(bytes).expect("a batch is short");
         Self { offset: short(offset).into(), bytes: short(data.len()).into(), check: crc32c(data).into(), ..self }
+    }
+
+    /// True for a record of a known kind about blocks that a volume may have.
+    fn is_possible(&self) -> bool {
+        let end = self.start.get().checked_add(self.blocks.get().max(u64::from(self.bytes.get())));
+        let is_known = matches!(self.kind, KIND_WRITE | KIND_DISCARD | KIND_RELEASE);
+        is_known && self.number.get() < COUNT_MAX && end.is_some_and(|end| end < COUNT_MAX)
     }
 
     /// The data of the record in `batch`, when it matches its check.
@@ -282,6 +299,32 @@ mod tests {
             assert!(Anchor::parse(&bytes).is_none(), "bit {bit}");
         }
         assert!(Anchor::parse(&anchor.as_bytes()[..50]).is_none());
+    }
+
+    #[test]
+    fn anchor_and_records_that_nobody_writes_are_none_though_their_check_is_right() {
+        for (sequence, epoch, tail, batch) in
+            [(COUNT_MAX, 2, 3, 4), (1, COUNT_MAX, 3, 4), (1, 2, u64::MAX, 4), (1, 2, 3, u64::MAX), (1, 2, 3, 0)]
+        {
+            assert!(Anchor::parse(Anchor::new(LogId(7), sequence, epoch, tail, batch).as_bytes()).is_none());
+        }
+        let record = |kind, start, blocks, number| Record::new(kind, VolumeId(9), start, blocks, number);
+        let read = |record: Record| {
+            let header = BatchHeader::new(LogId(7), 2, [3, 2], 1, &[record]);
+            let batch = [header.as_bytes(), record.as_bytes()].concat();
+            BatchHeader::parse(&batch, LogId(7), 2, 3..=3)?.records(&batch)
+        };
+        assert!(read(record(KIND_DISCARD, 1, 2, 3)).is_some());
+        for impossible in [
+            record(KIND_DISCARD, u64::MAX, 1, 1),
+            record(KIND_DISCARD, 1, u64::MAX, 1),
+            record(KIND_WRITE, 1, 1, u64::MAX),
+            record(4, 1, 1, 1),
+        ] {
+            assert!(read(impossible).is_none(), "{impossible:?}");
+        }
+        let ahead = BatchHeader::new(LogId(7), 2, [3, 3], 1, &[]);
+        assert!(BatchHeader::parse(ahead.as_bytes(), LogId(7), 2, 3..=3).is_none(), "it cannot know that of itself");
     }
 
     #[test]

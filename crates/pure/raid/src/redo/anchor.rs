@@ -3,7 +3,7 @@
 use crate::geometry::{BLOCK_BYTES, MEMBERS_MAX, MemberSet};
 use crate::sums::ground::GROWTHS_MAX;
 use crate::sums::regions::Regions;
-use crate::wire::{Reader, is_sealed, put, seal};
+use crate::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
 use block::{Buf, View};
 
 const MAGIC: &[u8; 8] = b"BLKYANCH";
@@ -93,7 +93,7 @@ impl Anchor {
         bytes.freeze()
     }
 
-    /// The anchor in these blocks, if there is one, whole.
+    /// The anchor in these blocks, if there is one, whole, that an array can have written.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let block = BLOCK_BYTES as usize;
         let mut reader = Reader(bytes);
@@ -119,7 +119,7 @@ impl Anchor {
         let reshape = (from != 0).then_some(Reshape { from, rows });
         let used = Regions::parse(bytes.get(block..2 * block)?);
         let missed = Regions::parse(bytes.get(2 * block..3 * block)?);
-        Some(Self {
+        let anchor = Self {
             id,
             number,
             epoch,
@@ -135,7 +135,23 @@ impl Anchor {
             marks,
             used,
             missed,
-        })
+        };
+        anchor.is_possible().then_some(anchor)
+    }
+
+    fn is_possible(&self) -> bool {
+        let Self { number, epoch, tail_number, stamp, .. } = *self;
+        let [_, members, _, member_blocks, ring_blocks] = self.shape;
+        let rows = self.reshape.map_or(0, |reshape| reshape.rows);
+        let counts =
+            [number, epoch, tail_number, stamp, rows, member_blocks, ring_blocks].into_iter().chain(self.sizes);
+        let pairs = self.given.iter().chain(&*self.marks).flat_map(|&(one, other)| [one, other]);
+        let members_max = u64::from(MEMBERS_MAX);
+        counts.chain(pairs).all(|count| count < COUNT_MAX)
+            && (1..=members_max).contains(&members)
+            && self.member < MEMBERS_MAX
+            && self.reshape.is_none_or(|reshape| u64::from(reshape.from) < members)
+            && self.tail_block < ring_blocks
     }
 
     /// What sorts anchors of one array from the oldest to the newest.
@@ -174,7 +190,7 @@ mod tests {
             tail_block: 9,
             stamp: 8,
             member: 4,
-            shape: [1, 2, 3, 4, 5],
+            shape: [1, 5, 3, 400, 50],
             sizes: [0; 8],
             reshape: None,
             absent: MemberSet::only(63),
@@ -194,6 +210,22 @@ mod tests {
         anchor.reshape = Some(Reshape { from: 3, rows: 1 << 40 });
         let view = anchor.emit();
         assert!(Anchor::parse(&view).as_ref() == Some(&anchor));
+        let impossible: [fn(&mut Anchor); 9] = [
+            |anchor| anchor.number = u64::MAX,
+            |anchor| anchor.epoch = COUNT_MAX,
+            |anchor| anchor.tail_number = u64::MAX,
+            |anchor| anchor.stamp = u64::MAX,
+            |anchor| anchor.tail_block = anchor.shape[4],
+            |anchor| anchor.member = 64,
+            |anchor| anchor.shape[1] = 65,
+            |anchor| anchor.sizes[1] = u64::MAX,
+            |anchor| anchor.reshape = Some(Reshape { from: 5, rows: 1 }),
+        ];
+        for (at, change) in impossible.into_iter().enumerate() {
+            let mut anchor = anchor.clone();
+            change(&mut anchor);
+            assert!(Anchor::parse(&anchor.emit()).is_none(), "change {at}");
+        }
         for byte in [0, 9, 40, 1100, 5000, 12_287] {
             let mut torn = view.clone().thaw();
             torn[byte] ^= 4;

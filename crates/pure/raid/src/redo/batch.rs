@@ -3,7 +3,7 @@
 
 use crate::geometry::BLOCK_BYTES;
 use crate::sums::Entry;
-use crate::wire::{Reader, is_sealed, put, seal};
+use crate::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
 use block::{Buf, View};
 use smallvec::SmallVec;
 
@@ -178,7 +178,8 @@ pub(crate) fn parse_header(block: &[u8]) -> Option<Header> {
     let (twice, at) = (reader.u32()? == 1, reader.u64()?);
     let header = Header { id, epoch, number, settled, blocks, table_bytes, records, twice, at };
     let tables = header.table_blocks() * if twice { 2 } else { 1 };
-    (tables <= u64::from(blocks) && table_bytes as usize >= HEADER_BYTES).then_some(header)
+    let is_possible = [epoch, number, settled, at].iter().all(|&count| count < COUNT_MAX);
+    (is_possible && tables <= u64::from(blocks) && table_bytes as usize >= HEADER_BYTES).then_some(header)
 }
 
 /// A record as it was found.
@@ -276,6 +277,14 @@ mod tests {
             (found[1].new[1], found[2].old[0], found[4].count, found[5].block),
             (entry(4), Entry::UNWRITTEN, 1 << 20, 1 << 40)
         );
+        for impossible in [
+            Header { epoch: u64::MAX, ..header },
+            Header { number: u64::MAX, ..header },
+            Header { settled: COUNT_MAX, ..header },
+            Header { at: u64::MAX, ..header },
+        ] {
+            assert_eq!(parse_header(&emit(&impossible, &records.table, &records.images)), None, "{impossible:?}");
+        }
         let header = Header { twice: true, blocks: 4, ..header };
         let twice = emit(&header, &records.table, &records.images);
         assert_eq!((header.second_table(), &twice[3 * 4096..]), (Some(20), &twice[..4096]));

@@ -2,13 +2,13 @@
 
 use crate::array::Core;
 use crate::finding::{Finding, FindingKind, Outcome};
-use crate::geometry::BLOCK_BYTES;
+use crate::geometry::{BLOCK_BYTES, MEMBERS_MAX};
 use crate::member::MemberState;
 use crate::protect::Protected;
 use crate::sums::Entry;
 use crate::sums::area::PAGE_ENTRIES;
 use crate::sums::cache::{Entries, PageId, Pins, blocks_of, pages_of};
-use crate::wire::{Reader, is_sealed, put, seal};
+use crate::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
 use block::{BlockDevice, Buf, Extent, IoError, Lba, View};
 use std::rc::Rc;
 
@@ -25,6 +25,11 @@ pub(crate) struct Found {
 impl Found {
     pub(crate) fn stamp(&self) -> u64 {
         self.stamp
+    }
+
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn entries(&self) -> &Entries {
+        &self.entries
     }
 
     /// True when these are its entries.
@@ -72,7 +77,8 @@ pub(crate) fn parse_any(block: &[u8], id: [u8; 16]) -> Option<(PageId, Found)> {
     let magic = reader.array::<8>()?;
     reader.skip(8)?;
     let (array, stamp, page, member) = (reader.array::<16>()?, reader.u64()?, reader.u64()?, reader.u16()?);
-    if magic != *MAGIC || array != id || !is_sealed(block, CHECK_AT) {
+    let is_possible = stamp < COUNT_MAX && member < MEMBERS_MAX;
+    if magic != *MAGIC || array != id || !is_possible || !is_sealed(block, CHECK_AT) {
         return None;
     }
     let mut entries = Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]);
@@ -238,6 +244,7 @@ mod tests {
         assert!(parse(&block, [8; 16], id).is_none());
         assert!(parse(&block, [7; 16], PageId { member: 2, ..id }).is_none());
         assert!(parse(&block, [7; 16], PageId { page: 8, ..id }).is_none());
+        assert!(parse(&emit([7; 16], id, u64::MAX, &entries), [7; 16], id).is_none(), "no array counts so far");
         let mut torn = block.thaw();
         torn[4000] ^= 1;
         assert!(parse(&torn, [7; 16], id).is_none());

@@ -1,0 +1,46 @@
+//! What the fuzz targets assert of single structures on a member, whatever their bytes are. Built for them alone.
+
+use crate::geometry::BLOCK_BYTES;
+use crate::redo::anchor::Anchor;
+use crate::redo::batch::{self, HEADER_BYTES, Kind};
+use crate::sums::pages;
+use block::View;
+
+/// An anchor is the same when it is written again.
+pub fn anchor(blocks: &[u8]) {
+    let Some(anchor) = Anchor::parse(blocks) else { return };
+    assert!(Anchor::parse(&anchor.emit()).is_some_and(|again| again == anchor), "an anchor is written as it was read");
+}
+
+/// A page of checksums is the same when it is written again.
+pub fn page(block: &[u8]) {
+    let Some(id) = block.get(16..32).and_then(|id| id.try_into().ok()) else { return };
+    let Some((place, found)) = pages::parse_any(block, id) else { return };
+    let again = pages::emit(id, place, found.stamp, found.entries());
+    let (of, again) = pages::parse_any(&again, id).expect("what is written is whole");
+    assert!(of == place && again.stamp == found.stamp && again.has(found.entries()));
+}
+
+/// A batch is the same when it is written again, and its images lie in it.
+pub fn batch(bytes: &[u8]) {
+    let Some(header) = batch::parse_header(bytes) else { return };
+    let Some(records) = batch::parse(bytes, &header) else { return };
+    let tables = header.table_blocks() * if header.twice { 2 } else { 1 };
+    assert!(header.table_bytes as usize >= HEADER_BYTES && tables <= u64::from(header.blocks));
+    let end = u64::from(header.blocks) - (tables - header.table_blocks());
+    let mut images = 0;
+    for record in &records {
+        let first = record.image.unwrap_or(end);
+        assert!((header.table_blocks()..=end).contains(&first));
+        images += if record.kind == Kind::Images { record.count } else { 0 };
+    }
+    assert_eq!(images, end - header.table_blocks(), "every image has its record");
+    // Larger ones are none of ours: the ring is shorter.
+    if header.blocks > 64 {
+        return;
+    }
+    let table = &bytes[HEADER_BYTES..header.table_bytes as usize];
+    let written = batch::emit(&header, table, &[View::zeroed(images as usize * BLOCK_BYTES as usize)]);
+    assert_eq!(batch::parse_header(&written), Some(header));
+    assert_eq!(batch::parse(&written, &header), Some(records));
+}
