@@ -10,6 +10,8 @@ mod discard;
 mod dump;
 mod eras;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod granules;
 mod head;
 mod layers;

@@ -229,9 +229,10 @@ pub(crate) fn put_text(place: &mut [u8], text: &str) {
     place[..len].copy_from_slice(&text.as_bytes()[..len]);
 }
 
-/// The text up to the first zero byte, if it has no control characters.
+/// The text up to the first zero byte, if there is one and the text has no control characters.
 pub(crate) fn take_text(place: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(place.split(|&byte| byte == 0).next()?).ok()?;
+    let end = place.iter().position(|&byte| byte == 0)?;
+    let text = std::str::from_utf8(place.get(..end)?).ok()?;
     (!text.contains(char::is_control)).then(|| text.to_owned())
 }
 
@@ -268,6 +269,16 @@ mod tests {
             assert_eq!(Label::parse(&bad), Err(expected), "byte {at}");
         }
         assert_eq!(Label::parse(&good[..4095]), Err(NoLabel::Absent));
+    }
+
+    /// Such a name would be another one after it was written again.
+    #[test]
+    fn label_whose_name_does_not_end_is_damaged() {
+        let mut wire = Wire::read_from_prefix(&label().emit(0)).unwrap().0;
+        (wire.pool_name, wire.checksum) = ([b'x'; 64], 0.into());
+        assert_eq!(Label::parse(&seal(&wire, CHECKSUM_AT)), Err(NoLabel::Damaged));
+        wire.pool_name[63] = 0;
+        assert_eq!(Label::parse(&seal(&wire, CHECKSUM_AT)).unwrap().pool_name, "x".repeat(63));
     }
 
     #[test]

@@ -11,6 +11,8 @@ pub mod catalog;
 mod crypt;
 mod error;
 mod family;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod label;
 pub mod layout;
 mod map;

@@ -81,6 +81,11 @@ struct Wire {
 /// The most records of a block.
 pub(crate) const RECORDS_MAX: usize = (BLOCK_BYTES - size_of::<Header>()) / size_of::<Wire>();
 
+/// No map counts so far: what says so is none of ours, though its checksum is right. A block's number has 48 bits where copies are compared.
+pub(crate) const COUNT_MAX: u64 = 1 << 48;
+/// No family is opened so often.
+pub(crate) const LIFE_MAX: u32 = 1 << 31;
+
 /// Whose log it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LogIdentity {
@@ -154,7 +159,7 @@ pub(crate) fn emit(identity: LogIdentity, block: &LogBlock, records: &[Record], 
     into[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The block of this log in `bytes`, if there is a whole one.
+/// The block of this log in `bytes`, if there is a whole one that a family can have written.
 pub(crate) fn parse(identity: LogIdentity, bytes: &[u8]) -> Option<LogBlock> {
     let (header, rest) = Header::ref_from_prefix(bytes).ok()?;
     let ours = header.family == *identity.family.as_bytes() && header.birth.get() == identity.birth;
@@ -162,10 +167,15 @@ pub(crate) fn parse(identity: LogIdentity, bytes: &[u8]) -> Option<LogBlock> {
     if !whole || !crate::label::is_sealed(bytes, header.checksum.get(), CHECKSUM) {
         return None;
     }
+    let (sequence, serial) = (header.sequence.get(), header.serial.get());
+    let is_possible = sequence < COUNT_MAX && serial < COUNT_MAX && header.life.get() < LIFE_MAX;
+    if !is_possible || u64::from(header.back.get()) > sequence {
+        return None;
+    }
     let (wires, _) = <[Wire]>::ref_from_prefix_with_elems(rest, usize::from(header.count.get())).ok()?;
     Some(LogBlock {
-        sequence: header.sequence.get(),
-        serial: header.serial.get(),
+        sequence,
+        serial,
         life: header.life.get(),
         back: header.back.get(),
         records: wires.iter().map(Wire::record).collect(),

@@ -4,7 +4,7 @@ use super::{Branch, Family, MapError};
 use crate::catalog::DeadRange;
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Counter, Key, Place, Tag};
+use crate::tree::{Counter, Damage, Key, Place, Tag};
 use block::BlockDevice;
 use std::collections::BTreeMap;
 
@@ -23,8 +23,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             record
         };
         if let Some(freed) = record.freed {
-            self.granules.borrow_mut().hold(freed);
-            if sabotage::is(Sabotage::ReuseBeforeCommit) {
+            if !self.granules.borrow_mut().hold(freed) {
+                self.stop(Damage("two versions have one place").into());
+            } else if sabotage::is(Sabotage::ReuseBeforeCommit) {
                 self.granules.borrow_mut().release(freed);
             } else {
                 self.log.borrow_mut().freed.push(freed);
@@ -61,8 +62,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         // What a roll-back has brought back is hidden from nobody.
         let revived = |range: &DeadRange| range.after + 1 == epoch;
-        if record.exclusive && !branch.dead.borrow().iter().any(revived) {
-            *branch.exclusive.borrow_mut().entry(epoch - 1).or_default() += 1;
+        if let Some(before) = epoch.checked_sub(1).filter(|_| record.exclusive)
+            && !branch.dead.borrow().iter().any(revived)
+        {
+            let mut exclusive = branch.exclusive.borrow_mut();
+            let count = exclusive.entry(before).or_default();
+            *count = count.saturating_add(1);
         }
     }
 

@@ -286,7 +286,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             }
         }
         let granules = self.granules.borrow();
-        if self.allocated.get() + self.reserved() > granules.total() {
+        if self.allocated.get().saturating_add(self.reserved()) > granules.total() {
             checked.find(FindingKind::Count, "less is kept for thick volumes than they may need".to_owned());
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use crate::label::{is_sealed, seal};
 use crate::layout::BLOCK_BYTES;
-use crate::maplog::LogIdentity;
+use crate::maplog::{COUNT_MAX, LIFE_MAX, LogIdentity};
 use crate::tree::Root;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -79,12 +79,17 @@ impl Head {
         seal(&wire, CHECKSUM_AT)
     }
 
-    /// The head of this map in `block`, if there is a whole one.
+    /// The head of this map in `block`, if there is a whole one that a family can have written.
     pub(crate) fn parse(identity: LogIdentity, block: &[u8]) -> Option<Self> {
         let (wire, _) = Wire::ref_from_prefix(block).ok()?;
         let ours = wire.family == *identity.family.as_bytes() && wire.birth.get() == identity.birth;
         let whole = block.len() == BLOCK_BYTES as usize && wire.magic == MAGIC && ours;
         if !whole || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
+            return None;
+        }
+        let counts = [wire.generation, wire.root, wire.entries, wire.serial, wire.sequence];
+        let is_possible = counts.iter().all(|count| count.get() < COUNT_MAX) && wire.life.get() < LIFE_MAX;
+        if !is_possible {
             return None;
         }
         let (page, level, count) = (wire.root.get(), wire.root_level, wire.root_count.get());
@@ -120,8 +125,17 @@ mod tests {
             regions: vec![Region { generation: 12, copy: 1 }, Region { generation: 3, copy: 0 }],
         };
         let block = head.emit(identity);
-        assert_eq!(Head::parse(identity, &block), Some(head));
+        assert_eq!(Head::parse(identity, &block), Some(head.clone()));
         assert_eq!(Head::parse(LogIdentity { birth: 8, ..identity }, &block), None);
+        for impossible in [
+            Head { generation: COUNT_MAX, ..head.clone() },
+            Head { serial: u64::MAX, ..head.clone() },
+            Head { sequence: u64::MAX, ..head.clone() },
+            Head { entries: u64::MAX, ..head.clone() },
+            Head { life: u32::MAX, ..head.clone() },
+        ] {
+            assert_eq!(Head::parse(identity, &impossible.emit(identity)), None, "{impossible:?}");
+        }
         for at in 0..block.len() {
             let mut bad = block;
             bad[at] ^= 4;

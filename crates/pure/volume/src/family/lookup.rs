@@ -71,11 +71,23 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let newest = self.last_entry(key(0), key(viewer)).await?;
             match (newest, next) {
                 (None, _) => return Ok(None),
-                (Some((key, place)), _) if key.low() > floor => return Ok(Some((key.low(), Place(place)))),
+                (Some((key, value)), _) if key.low() > floor => return Ok(Some((key.low(), self.place_of(value)))),
                 (Some(_), None) => return Ok(None),
                 (Some(_), Some(next)) => viewer = next,
             }
         }
+    }
+
+    /// The place that a version tells. One that is nowhere is lost: the map was damaged before it had its checksum.
+    pub(super) fn place_of(&self, value: u64) -> Place {
+        let place = Place(value);
+        if !place.is_data() {
+            return place;
+        }
+        let group = place.group();
+        let slab_blocks = self.slab_blocks.borrow().get(usize::from(group)).copied().unwrap_or(0);
+        let is_somewhere = place.index() < slab_blocks / self.granule_blocks && self.shared.gate_of(group).is_some();
+        if is_somewhere && place <= Place::LOST { place } else { Place::LOST }
     }
 
     /// Where the data of a granule lies for who stands in `viewer`; none for a hole.

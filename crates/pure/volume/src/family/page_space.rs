@@ -80,7 +80,7 @@ impl PageSpace {
         self.pages = pages;
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn free(&self) -> u64 {
         self.free
     }
@@ -209,9 +209,15 @@ impl PageSpace {
         let rest = Self::admit(page, identity, at, told)?;
         let first = at as u64 * REGION_PAGES;
         let last = self.pages.min(first + REGION_PAGES);
-        for page in first..last {
+        let is_taken = |page: u64| {
             let bit = (page - first) as usize;
-            let taken = rest.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+            rest.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1)
+        };
+        if !(first..last.min(self.fixed)).all(is_taken) {
+            return Err(Damage("the bits of free pages give away a head or the log"));
+        }
+        for page in first..last {
+            let taken = is_taken(page);
             if taken != self.is_taken(page) && !is_for_bits(page) {
                 self.put(page, taken);
                 self.free = if taken { self.free - 1 } else { self.free + 1 };
@@ -256,6 +262,22 @@ mod tests {
             let older = again.read(&space.emit(IDENTITY, 0, 4), IDENTITY, 0, Region { generation: 5, copy: 1 });
             prop_assert!(older.is_err());
         }
+    }
+
+    /// A head or the log would be written over.
+    #[test]
+    fn bits_that_give_away_what_has_another_use_are_damaged() {
+        let told = Region { generation: 5, copy: 1 };
+        let mut space = PageSpace::new(20);
+        space.extend(100);
+        for page in [0, 1, 3, LOG_START, LOG_START + 19] {
+            let mut wrong = space.clone();
+            wrong.release(page);
+            let mut again = space.clone();
+            assert!(again.read(&wrong.emit(IDENTITY, 0, 5), IDENTITY, 0, told).is_err(), "page {page}");
+            assert_eq!(again.free(), space.free());
+        }
+        assert!(space.clone().read(&space.emit(IDENTITY, 0, 5), IDENTITY, 0, told).is_ok());
     }
 
     #[test]

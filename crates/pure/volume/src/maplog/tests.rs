@@ -43,6 +43,22 @@ proptest! {
 }
 
 #[test]
+fn log_block_that_nobody_writes_is_none_though_its_checksum_is_right() {
+    let parsed = |sequence, serial, life, back| {
+        let block = LogBlock { sequence, serial, life, back, records: vec![record(1)] };
+        let mut bytes = vec![0; 4096];
+        emit(IDENTITY, &block, &block.records, &mut bytes);
+        parse(IDENTITY, &bytes)
+    };
+    assert!(parsed(COUNT_MAX - 1, COUNT_MAX - 1, LIFE_MAX - 1, 5).is_some());
+    for (sequence, serial, life, back) in
+        [(u64::MAX, 1, 1, 0), (COUNT_MAX, 1, 1, 0), (7, COUNT_MAX, 1, 0), (7, 1, u32::MAX, 0), (7, 1, 1, 8)]
+    {
+        assert_eq!(parsed(sequence, serial, life, back), None);
+    }
+}
+
+#[test]
 fn log_of_nothing_begins_where_the_checkpoint_says() {
     let found = replay(&[NONE, NONE, NONE], 7, 40, 0).unwrap();
     assert_eq!((found.sequence, found.serial, found.life), (7, 40, 1));

@@ -226,6 +226,63 @@ fn last_acknowledged_block_of_the_log_is_there_with_one_copy_and_an_error_with_n
     }
 }
 
+/// The entries of leaves are changed by `change`, and the pages have right checksums.
+fn forge(world: &World, change: impl Fn(&mut [u8])) {
+    for (disk, block) in blocks_with(world, b"BLKYDPAG") {
+        let mut bytes = world.disks[disk].block(block);
+        if bytes[14] == 0 {
+            let count = usize::from(u16::from_le_bytes([bytes[12], bytes[13]]));
+            bytes[64..64 + 24 * count].chunks_exact_mut(24).for_each(&change);
+            bytes[8..12].fill(0);
+            let checksum = simd::crc32c::crc32c(&bytes);
+            bytes[8..12].copy_from_slice(&checksum.to_le_bytes());
+            world.disks[disk].scribble(block * 4096, &bytes);
+        }
+    }
+}
+
+/// Memory that was damaged before the checksum was made, or somebody who wants the daemon to end.
+#[test]
+fn places_that_are_nowhere_are_errors_until_they_are_written_and_end_nothing() {
+    let (world, expected) = striped(2);
+    // Of a group that is not there; behind the last granule of a slab; beyond what a place can be.
+    for place in [200 << 48, 0xff_ffff, u64::MAX] {
+        let again = World::of(world.images());
+        forge(&again, |entry| {
+            let (is_version, value) = (entry[7] == 1, u64::from_le_bytes(entry[16..24].try_into().unwrap()));
+            if is_version && value < (1 << 56) - 2 {
+                entry[16..24].copy_from_slice(&place.to_le_bytes());
+            }
+        });
+        let opened = again.open().unwrap();
+        let lost = errors(&opened.pool, 1, &expected[&1]).unwrap();
+        assert!(lost > 0 && lost < usize::MAX, "{place:#x}: {lost}");
+        let volume = open(&opened.pool, 1);
+        write(&volume, 0, 400, 90).unwrap();
+        flush(&volume);
+        assert_eq!(errors(&opened.pool, 1, &(0..400).map(|block| (block, 90)).collect()), Ok(0), "{place:#x}");
+        assert!(!block_on(opened.pool.check()).unwrap().findings.is_empty());
+    }
+}
+
+#[test]
+fn place_that_two_versions_have_stops_the_changes_of_its_map_alone() {
+    let (world, _) = striped(2);
+    forge(&world, |entry| {
+        let value = u64::from_le_bytes(entry[16..24].try_into().unwrap());
+        if entry[7] == 1 && value < (1 << 56) - 2 {
+            entry[16..24].copy_from_slice(&(value & !7).to_le_bytes());
+        }
+    });
+    let opened = world.open().unwrap();
+    let volume = open(&opened.pool, 1);
+    let mut done = (0..400).step_by(4).map(|block| write(&volume, block, 4, 90).is_ok()).collect::<Vec<_>>();
+    done.push(block_on(volume.discard(Extent::new(0, 400))).is_ok());
+    done.push(block_on(volume.flush(block::Written::attest())).is_ok());
+    assert!(done.contains(&false), "the map takes no change any more");
+    assert!(block_on(opened.pool.create_thin_volume(thin_plan(5, 100))).is_ok(), "the pool does");
+}
+
 /// A host writes and flushes, and from some moment on each disk of `refusing` refuses so many writes of map blocks. How many
 /// flushes fail; what was acknowledged is there at every moment.
 fn flushes_that_fail(refusing: &[usize], refusals: u32) -> u32 {

@@ -1,0 +1,23 @@
+//! What the fuzz targets assert of single structures that only this crate knows. Built for them alone.
+//!
+//! Each function takes any bytes for the structure, and panics when what was accepted breaks a promise.
+
+use crate::family::fuzzing as map;
+use crate::layout::OWNER_PLACES;
+use crate::{Owner, Uuid};
+
+pub use map::{bits, head, page, ring};
+
+/// An owner's mark is the same when it is written again.
+pub fn mark(block: &[u8]) {
+    let (pool, disk) = (uuid_at(block, 16), uuid_at(block, 32));
+    let Some(mark) = Owner::parse(block, pool, disk) else { return };
+    assert_eq!(Owner::parse(&mark.emit(pool, disk), pool, disk), Some(mark), "a mark is written as it was read");
+    assert_eq!(OWNER_PLACES.len.0, 4);
+}
+
+/// The UUID at `at`; of zeros where the bytes end before it does.
+pub(crate) fn uuid_at(bytes: &[u8], at: usize) -> Uuid {
+    let bytes = bytes.get(at..at + 16).and_then(|bytes| bytes.try_into().ok());
+    Uuid::from_bytes(bytes.unwrap_or_default())
+}
