@@ -13,12 +13,12 @@
 //! Users and receivers of alerts are kept by the doors, above this crate. They take part as an [`Annex`]: planned with the rest, changed
 //! before who sees what, and taken back with it.
 
-mod access;
+pub(crate) mod access;
 mod annex;
 mod apply;
 mod back;
 mod document;
-mod export;
+pub(crate) mod export;
 mod makes;
 mod plan;
 mod steps;

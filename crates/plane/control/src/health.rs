@@ -2,7 +2,7 @@
 //!
 //! Without that program, and of files, nothing is known. A disk that sleeps is not woken.
 
-mod smart;
+pub(crate) mod smart;
 
 use crate::Control;
 use crate::steward::now;

@@ -26,6 +26,8 @@ mod event_log;
 #[cfg(any(test, feature = "fake"))]
 pub mod fake;
 mod findings;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod health;
 mod impact;
 mod isns;

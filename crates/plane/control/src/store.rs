@@ -11,8 +11,8 @@ mod folder;
 mod hold;
 mod read;
 pub mod recover;
-mod sheet;
-mod vault;
+pub(crate) mod sheet;
+pub(crate) mod vault;
 
 pub use hold::StateReport;
 pub use sheet::AuditHead;
@@ -271,6 +271,8 @@ impl Store {
             state: current.version,
             audit: current.audit.clone(),
             access: false,
+            documents: current.documents.numbers(),
+            key_check: self.vault.check().to_owned(),
         }
     }
 
@@ -329,7 +331,11 @@ fn load_key(path: &Path, read: &read::Read, opening: &Opening) -> Result<Vault, 
     let mut known = vault::keys_of(&mut read.state.clone())?;
     known.extend(read.keys.iter().cloned());
     match Vault::load(path).map_err(|refusal| naming(refusal, &known))? {
-        Some(vault) if known.is_empty() || known.contains(vault.id()) || opening.forget_secrets => Ok(vault),
+        Some(vault) if opening.forget_secrets => Ok(vault),
+        Some(vault) if known.contains(vault.id()) && !read.is_key(vault.id(), vault.check()) => {
+            Err(naming(vault::changed(path), &known))
+        }
+        Some(vault) if known.is_empty() || known.contains(vault.id()) => Ok(vault),
         Some(vault) => Err(vault::wrong(vault.id(), &listed(&known), path)),
         None if known.is_empty() || opening.forget_secrets => Vault::make(path),
         None => Err(Refusal::new(

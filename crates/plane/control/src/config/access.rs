@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// without what it does not name when the rest is pruned.
 ///
 /// *Errors*: the document contradicts itself, names what is not there, or asks for what could not be set one by one.
-pub(super) fn after(
+pub(crate) fn after(
     before: &State,
     document: &Document,
     volumes: &BTreeMap<VolumeName, VolumeId>,

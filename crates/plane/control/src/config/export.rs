@@ -32,7 +32,7 @@ impl Control {
 }
 
 /// What the state itself knows: everything but pools, volumes, and portals for which nothing is set.
-pub(super) fn of_state(state: &State) -> Document {
+pub(crate) fn of_state(state: &State) -> Document {
     let spare = |record: &SpareRecord| SpareEntry { pool: record.pool.clone() };
     let disk = state.disks.iter().map(|(name, disk)| {
         (name.clone(), DiskEntry { path: disk.path.clone(), spare: disk.spare.as_ref().map(spare) })

@@ -2,8 +2,7 @@
 //!
 //! All of them are read and verified at start, so that a disk that decays later changes nothing that is in use.
 
-use super::Store;
-use super::unwritable;
+use super::{STATE, Store, unwritable};
 use crate::Control;
 use model::Refusal;
 use serde_json::{Value, json};
@@ -24,7 +23,12 @@ impl Documents {
         self.0.insert(name.to_owned(), (number, document));
     }
 
-    fn number(&self, name: &str) -> u64 {
+    /// The numbers of the latest versions.
+    pub(super) fn numbers(&self) -> BTreeMap<String, u64> {
+        self.0.iter().map(|(name, (number, _))| (name.clone(), *number)).collect()
+    }
+
+    pub(super) fn number(&self, name: &str) -> u64 {
         self.0.get(name).map_or(0, |(number, _)| *number)
     }
 }
@@ -34,7 +38,9 @@ impl Store {
     ///
     /// *Errors*: the secrets are sealed with another key.
     pub(crate) fn document(&self, name: &str) -> Result<Option<Value>, Refusal> {
-        let Some((_, document)) = self.current().documents.0.get(name).cloned() else { return Ok(None) };
+        let found = self.current().documents.0.get(name).cloned();
+        // One that was lost, which an operator has accepted, is null.
+        let Some((_, document)) = found.filter(|(_, document)| !document.is_null()) else { return Ok(None) };
         let mut placed = json!({ name: document });
         self.vault.open_all(&mut placed, self.forget)?;
         Ok(placed.get_mut(name).map(Value::take))
@@ -56,10 +62,11 @@ impl Store {
         self.write_document(name, number + 1, sealed)
     }
 
-    /// Each document has a version that is later than what is damaged of it, sealed with the present key.
+    /// Each document has a version that is later than what is damaged or missing of it, sealed with the present key.
     pub(super) fn rewrite_documents(&self, damaged: &[(String, u64)]) -> Result<(), Refusal> {
-        let numbers: Vec<(String, u64)> =
-            self.current().documents.0.iter().map(|(name, (number, _))| (name.clone(), *number)).collect();
+        let lost = damaged.iter().filter(|(name, _)| name != STATE).map(|(name, _)| (name.clone(), 0));
+        // Those of which nothing is left, and those that are there.
+        let numbers: BTreeMap<String, u64> = lost.chain(self.current().documents.numbers()).collect();
         for (name, number) in numbers {
             let lost = damaged.iter().filter(|(of, _)| *of == name).map(|(_, number)| *number).max();
             let mut placed = json!({ name.as_str(): self.document(&name)? });

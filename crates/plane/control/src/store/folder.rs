@@ -20,6 +20,8 @@ pub const VERSIONS: &str = "state";
 const BESIDE: &str = "new";
 /// What is put behind the name of a file that is damaged and not used any more.
 const ASIDE: &str = ".damaged";
+/// Digits of the number of a version in the name of its file.
+const NUMBER_DIGITS: usize = 12;
 /// More than the state of the largest array: a file that is longer is none of ours.
 const FILE_BYTES_MAX: u64 = 512 << 20;
 
@@ -106,7 +108,7 @@ impl Folder {
         for entry in fs::read_dir(&self.versions).map_err(|error| unwritable(&self.versions, &error))? {
             let name = entry.map_err(|error| unwritable(&self.versions, &error))?.file_name();
             let parts = name.to_str().and_then(|name| name.rsplit_once('.'));
-            if let Some((name, Ok(number))) = parts.map(|(name, number)| (name, number.parse::<u64>())) {
+            if let Some((name, Some(number))) = parts.map(|(name, number)| (name, number_of(number))) {
                 listed.entry(name.to_owned()).or_default().push(number);
             }
         }
@@ -195,7 +197,7 @@ impl Folder {
     }
 
     fn file(&self, name: &str, number: u64) -> PathBuf {
-        self.versions.join(format!("{name}.{number:012}"))
+        self.versions.join(format!("{name}.{number:0NUMBER_DIGITS$}"))
     }
 }
 
@@ -209,6 +211,12 @@ fn take(lock: &File) -> Result<(), fs::TryLockError> {
         }
     }
     lock.try_lock()
+}
+
+/// The number of a version as it stands in the name of its file; none for a name that no file of ours has.
+fn number_of(digits: &str) -> Option<u64> {
+    let is_ours = digits.len() == NUMBER_DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_ours)
 }
 
 fn missing_is_fine(error: &io::Error) -> io::Result<()> {

@@ -27,8 +27,11 @@ pub struct Read {
     /// What is served though something later was lost, and the files that are damaged.
     older: Vec<String>,
     damaged: Vec<(String, u64)>,
-    /// The highest version that any file tells of.
+    /// The highest version that any file tells of; and of the documents.
     told: u64,
+    told_documents: BTreeMap<String, u64>,
+    /// What files say of the keys that they were sealed with: the ID, and the check.
+    checks: BTreeSet<(String, String)>,
     is_empty: bool,
 }
 
@@ -46,6 +49,7 @@ pub fn all(folder: &Folder) -> Result<Read, Refusal> {
         }
     }
     read.versions(folder, &listed)?;
+    read.missing_documents();
     Ok(read)
 }
 
@@ -53,6 +57,12 @@ impl Read {
     /// True where there is no file at all.
     pub fn is_empty(&self) -> bool {
         self.is_empty
+    }
+
+    /// True for the key of this ID that files were sealed with, as far as they tell.
+    pub fn is_key(&self, id: &str, check: &str) -> bool {
+        let mut told = self.checks.iter().filter(|(key, _)| key == id).map(|(_, told)| told).peekable();
+        told.peek().is_none() || told.any(|told| told == check)
     }
 
     /// Why nothing may be written for now; none where everything is the latest.
@@ -135,6 +145,23 @@ impl Read {
         Ok(())
     }
 
+    /// A document that is gone has no checksum that fails: what was written after it tells.
+    fn missing_documents(&mut self) {
+        for (name, told) in std::mem::take(&mut self.told_documents) {
+            let is_named = self.damaged.iter().any(|(damaged, number)| *damaged == name && *number >= told);
+            let number = self.documents.number(&name);
+            if number >= told || is_named || DISPOSABLE.contains(&name.as_str()) {
+                continue;
+            }
+            let instead = match number {
+                0 => "there is no older copy of them".to_owned(),
+                number => format!("version {number} is used"),
+            };
+            self.older.push(format!("version {told} of the {name} of the array is missing; {instead}"));
+            self.damaged.push((name, told));
+        }
+    }
+
     /// Takes from files whose content is read elsewhere what their headers tell.
     fn headers_of(&mut self, folder: &Folder, name: &str, numbers: &[u64]) -> Result<(), Refusal> {
         for &number in numbers {
@@ -148,6 +175,13 @@ impl Read {
     fn learn(&mut self, header: &Header) {
         self.told = self.told.max(header.state);
         self.keys.insert(header.key.clone());
+        if !header.key_check.is_empty() {
+            self.checks.insert((header.key.clone(), header.key_check.clone()));
+        }
+        for (name, number) in &header.documents {
+            let told = self.told_documents.entry(name.clone()).or_default();
+            *told = (*told).max(*number);
+        }
         if header.audit.number > self.audit.number {
             self.audit = header.audit.clone();
         }

@@ -1,10 +1,12 @@
 //! Copies of the state outside of its folder: written to the disks of pools, listed and taken by an operator, never by themselves.
 
+use super::events::EVENTS;
 use super::folder::{Folder, Found};
 use super::sheet::{self, FORMAT, Header};
 use super::{STATE, Store, damaged};
 use model::{Refusal, Timestamp};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// A copy that is whole.
@@ -78,8 +80,12 @@ pub fn present(dir: &Path) -> Result<Option<Copy>, Refusal> {
 /// *Errors*: a daemon has the folder, or it cannot be written.
 pub fn take(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
     let folder = Folder::open(dir)?;
-    let (mut last, mut lost) = (copy.version, Vec::new());
+    let (mut last, mut lost, mut documents) = (copy.version, Vec::new(), BTreeMap::new());
     for (name, numbers) in folder.list()? {
+        if !matches!(name.as_str(), STATE | EVENTS) {
+            // The folder's own: copies have none of them.
+            documents.extend(numbers.last().map(|number| (name.clone(), *number)));
+        }
         for number in numbers {
             match folder.read(&name, number)? {
                 Found::Whole(header, _) => last = last.max(header.state),
@@ -92,7 +98,8 @@ pub fn take(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
         }
     }
     let number = last + 1;
-    let header = Header { number, state: number, time: crate::steward::now(), access: true, ..copy.header.clone() };
+    let time = crate::steward::now();
+    let header = Header { number, state: number, time, access: true, documents, ..copy.header.clone() };
     let body = serde_json::to_vec(&copy.state).map_err(|error| damaged(dir, &error))?;
     folder.write(&header, &body)?;
     lost.into_iter().try_for_each(|number| folder.put_aside(STATE, number))?;

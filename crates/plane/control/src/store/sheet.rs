@@ -9,6 +9,7 @@
 use model::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha3::{Digest, Sha3_256};
+use std::collections::BTreeMap;
 
 /// The form of the files. Raised when an older daemon would misread them.
 pub const FORMAT: u64 = 3;
@@ -40,6 +41,12 @@ pub struct Header {
     /// True where hosts may see something else than in the version before.
     #[serde(default)]
     pub access: bool,
+    /// The latest version of each document beside the state when this was written: tells that a later version of it was lost.
+    #[serde(default)]
+    pub documents: BTreeMap<String, u64>,
+    /// What tells the key from one of which a bit has changed; empty in files of versions that did not know it.
+    #[serde(default)]
+    pub key_check: String,
 }
 
 /// The last record of the audit: records that were cut off behind it are noticed.
@@ -77,7 +84,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     Ok((header, body.trim_ascii()))
 }
 
-fn sum(bytes: &[u8]) -> String {
+pub(crate) fn sum(bytes: &[u8]) -> String {
     crate::request::to_hex(&Sha3_256::digest(bytes)) + "\n"
 }
 
@@ -96,6 +103,8 @@ mod tests {
             state: 7,
             audit: AuditHead { number: 3, hash: "ff".to_owned() },
             access: true,
+            documents: [("people".to_owned(), 2)].into(),
+            key_check: "00ff00ff".to_owned(),
         }
     }
 

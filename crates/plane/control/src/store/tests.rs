@@ -1,3 +1,5 @@
+mod damage;
+
 use super::*;
 use crate::state::{DiskRecord, HostRecord, TargetRecord};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

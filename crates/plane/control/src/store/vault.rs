@@ -24,6 +24,8 @@ const MAGIC: &str = "blockyard-node-key-1";
 const SEALED: &str = "sealed:";
 /// What is hashed before the node's key for what the keys of pools are made of.
 const FOR_POOLS: &[u8] = b"blockyard node key, for pools\0";
+/// And before it for what tells it from another one.
+const FOR_CHECK: &[u8] = b"blockyard node key, its check\0";
 /// More than a key file has.
 const FILE_BYTES_MAX: u64 = 256;
 
@@ -34,6 +36,8 @@ pub struct Vault {
     cipher: XChaCha20Poly1305,
     /// What the keys of pools are made of.
     pools: Secret,
+    /// What tells it from another key of this ID: 32 bits of a hash.
+    check: String,
     path: PathBuf,
 }
 
@@ -54,13 +58,14 @@ impl Vault {
         }
         let mut text = Zeroizing::new(String::new());
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| unusable(path, &error))?;
+        Self::parse(&text, path).ok_or_else(|| unusable(path, &"it is cut short or no key")).map(Some)
+    }
+
+    /// The key that the text of a key file is.
+    pub(crate) fn parse(text: &str, path: &Path) -> Option<Self> {
         let parts: Vec<&str> = text.split_whitespace().collect();
-        let key = match parts[..] {
-            [MAGIC, id, key] => from_hex(key).map(|key| (id.to_owned(), Zeroizing::new(key))),
-            _ => None,
-        };
-        let vault = key.and_then(|(id, key)| Self::of(id, &key, path));
-        vault.ok_or_else(|| unusable(path, &"it is cut short or no key")).map(Some)
+        let [MAGIC, id, key] = parts[..] else { return None };
+        Self::of(id.to_owned(), &Zeroizing::new(from_hex(key)?), path)
     }
 
     /// A new key is in the file, where none was. *Durability*: it survives power loss.
@@ -85,10 +90,12 @@ impl Vault {
     }
 
     /// None for a key of another length.
-    fn of(id: String, key: &[u8], path: &Path) -> Option<Self> {
+    pub(crate) fn of(id: String, key: &[u8], path: &Path) -> Option<Self> {
         let cipher = XChaCha20Poly1305::new_from_slice(key).ok()?;
         let pools = Sha3_256::new().chain_update(FOR_POOLS).chain_update(key).finalize();
-        Some(Self { id, cipher, pools: Secret::new(pools.to_vec()).ok()?, path: path.to_owned() })
+        let check = Sha3_256::new().chain_update(FOR_CHECK).chain_update(key).finalize();
+        let check = to_hex(check.first_chunk::<4>()?);
+        Some(Self { id, cipher, pools: Secret::new(pools.to_vec()).ok()?, check, path: path.to_owned() })
     }
 
     /// Which key it is, for people: no part of the key.
@@ -99,6 +106,11 @@ impl Vault {
     /// What the keys of pools are made of: says nothing about the node's key, and is the same every time.
     pub fn pools(&self) -> &Secret {
         &self.pools
+    }
+
+    /// What tells the key from another one of its ID.
+    pub fn check(&self) -> &str {
+        &self.check
     }
 
     /// No secret of the state can be read in it any more.
@@ -216,6 +228,14 @@ pub fn wrong(id: &str, wanted: &str, path: &Path) -> Refusal {
         format!(
             "put the key {wanted} back there, or start once with --forget-secrets: CHAP secrets must be set anew, and encrypted volumes need their pool key"
         ),
+    )
+}
+
+/// The file holds another key than the one that the state was written with, though it has its ID.
+pub fn changed(path: &Path) -> Refusal {
+    unusable(
+        path,
+        &"it is not the key that the state was written with, though it has its ID: some of its digits have changed",
     )
 }
 
