@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// A file of so many bytes is followed by another; there are so many of them. Tests fill them all.
 const FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
-const FILES_MAX: usize = 32;
+pub const FILES_MAX: usize = 32;
+/// Digits of a number in the name of a file.
+const NUMBER_DIGITS: usize = 12;
 /// What the first record of all hangs on.
 pub const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
@@ -40,8 +42,7 @@ impl Chain {
         let mut files = Vec::new();
         for entry in fs::read_dir(folder).map_err(|error| unusable(folder, &error))? {
             let name = entry.map_err(|error| unusable(folder, &error))?.file_name();
-            files
-                .extend(name.to_str().and_then(|name| name.strip_suffix(".jsonl")).and_then(|n| n.parse::<u64>().ok()));
+            files.extend(name.to_str().and_then(first_of));
         }
         files.sort_unstable();
         let last = AuditHead { number: 0, hash: NOTHING.to_owned() };
@@ -205,7 +206,13 @@ impl End {
             }
             let number = end.last.number + 1;
             match opened(&line) {
-                Ok((record, hash)) => end.last = AuditHead { number: record.number.max(number), hash },
+                Ok((record, hash)) => {
+                    if record.number != number {
+                        let why = format!("record {} stands in the place of record {number}", record.number);
+                        end.damaged.get_or_insert(why);
+                    }
+                    end.last = AuditHead { number: record.number.max(number), hash };
+                }
                 Err(why) => {
                     end.last = AuditHead { number, hash: NOTHING.to_owned() };
                     end.damaged.get_or_insert(format!("record {number} is damaged: {why}"));
@@ -241,7 +248,13 @@ fn is_at(file: &File, path: &Path) -> bool {
 
 /// The file whose first record has this number.
 pub fn file_of(folder: &Path, first: u64) -> PathBuf {
-    folder.join(format!("{first:012}.jsonl"))
+    folder.join(format!("{first:0NUMBER_DIGITS$}.jsonl"))
+}
+
+/// The number of the first record of a file of this name; none for a name that no file of ours has.
+fn first_of(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".jsonl").filter(|digits| digits.len() == NUMBER_DIGITS)?;
+    digits.parse().ok().filter(|_| digits.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// The audit cannot be used.

@@ -3,6 +3,7 @@
 //! Two places are written in turn, each with a checksum: a write that the power cuts leaves the other. The file is flushed with each record,
 //! so it is at most one record behind.
 
+use super::lines::NUMBER_END;
 use sha3::{Digest, Sha3_256};
 use std::fs::OpenOptions;
 use std::io;
@@ -63,20 +64,21 @@ pub fn write(folder: &Path, number: u64, hash: &str) -> io::Result<()> {
     if is_new { std::fs::File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-fn emit(number: u64, hash: &str) -> String {
+pub fn emit(number: u64, hash: &str) -> String {
     let said = format!("{number:020} {hash:064}");
     format!("{said} {}\n", sum(&said))
 }
 
-fn parse(place: &[u8]) -> Option<(u64, String)> {
+pub fn parse(place: &[u8]) -> Option<(u64, String)> {
     let text = std::str::from_utf8(place).ok()?.strip_suffix('\n')?;
     let (said, found) = text.rsplit_once(' ')?;
     let (number, hash) = said.split_once(' ')?;
-    let number = number.parse().ok()?;
-    (place.len() == PLACE_BYTES && sum(said) == found).then(|| (number, hash.to_owned()))
+    let number = number.parse().ok().filter(|number| *number < NUMBER_END)?;
+    let is_hash = hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (place.len() == PLACE_BYTES && is_hash && sum(said) == found).then(|| (number, hash.to_owned()))
 }
 
-fn sum(said: &str) -> String {
+pub fn sum(said: &str) -> String {
     control::to_hex(&Sha3_256::digest(said.as_bytes())).chars().take(16).collect()
 }
 

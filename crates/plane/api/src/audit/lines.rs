@@ -9,6 +9,8 @@ use std::path::Path;
 
 /// Longer than any record.
 const LINE_BYTES_MAX: u64 = 1 << 20;
+/// No audit has so many records: the numbers in the names of files have 12 digits.
+pub const NUMBER_END: u64 = 1_000_000_000_000;
 /// Where the hash stands in a line: at its end.
 const HASH_KEY: &str = ",\"hash\":\"";
 
@@ -34,7 +36,10 @@ pub fn opened(line: &[u8]) -> Result<(AuditRecord, String), String> {
     if found != said {
         return Err("its hash does not match".to_owned());
     }
-    let record = serde_json::from_str(line).map_err(|error| format!("it is no record: {error}"))?;
+    let record: AuditRecord = serde_json::from_str(line).map_err(|error| format!("it is no record: {error}"))?;
+    if record.number >= NUMBER_END {
+        return Err(format!("it cannot have the number {}", record.number));
+    }
     Ok((record, found))
 }
 
@@ -56,6 +61,6 @@ pub fn lines(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>
     }))
 }
 
-fn hash(text: &str) -> String {
+pub fn hash(text: &str) -> String {
     control::to_hex(&Sha3_256::digest(text.as_bytes()))
 }

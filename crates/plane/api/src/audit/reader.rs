@@ -1,6 +1,6 @@
 //! Reading the audit: pages of it, and whether every record is as it was written.
 
-use super::chain::{NOTHING, file_of, unusable};
+use super::chain::{FILES_MAX, NOTHING, file_of, unusable};
 use super::head::{self, Head};
 use super::lines::{lines, opened};
 use super::{AuditBroken, AuditCheck, AuditPage, AuditRecord};
@@ -27,7 +27,7 @@ impl Reader {
     /// At most `limit` records before the number `before` that have the word, the latest first. An intent is listed where its result
     /// is not there: the change runs, or was cut short.
     ///
-    /// *Errors*: they cannot be read. Lines that are no records are passed over: a check names them.
+    /// *Errors*: they cannot be read. Lines that are not as they were written are passed over: a check names them.
     pub fn page(&self, before: u64, limit: usize, search: Option<&str>) -> Result<AuditPage, Refusal> {
         let word = search.map(str::to_lowercase);
         let (mut records, mut ended) = (Vec::new(), BTreeSet::new());
@@ -36,7 +36,7 @@ impl Reader {
             // The oldest file may have gone meanwhile.
             let Ok(lines) = read() else { continue };
             for line in lines.iter().rev() {
-                let Ok(record) = serde_json::from_slice::<AuditRecord>(line) else { continue };
+                let Ok((record, _)) = opened(line) else { continue };
                 ended.extend(record.intent);
                 let text = || String::from_utf8_lossy(line).to_lowercase();
                 let has_word = word.as_ref().is_none_or(|word| text().contains(word));
@@ -63,6 +63,10 @@ impl Reader {
         let mut check = AuditCheck { hash: NOTHING.to_owned(), ..AuditCheck::default() };
         check.findings.clone_from(&self.findings);
         check.records_of(self, state)?;
+        // The oldest file goes when there is one too many, and not before.
+        if check.first > 1 && self.files.len() < FILES_MAX {
+            check.findings.push(format!("records 1 to {} are missing: their files are gone", check.first - 1));
+        }
         if check.broken.is_some() {
             return Ok(check);
         }

@@ -229,6 +229,68 @@ fn chain_hash(file: &[u8]) -> String {
     opened(line).expect("is whole").1
 }
 
+/// Each file of the audit in each way that a disk or an operator damages it, one at a time: what is listed was written so, what is not as it
+/// was is told, and no number is given twice.
+#[test]
+fn audit_with_any_damaged_file_lists_nothing_else_and_says_what_is_missing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let chain = chain_of(dir.path(), 200);
+    let (truth, files) = (all_of(&chain), chain.reader().files());
+    assert!(files.len() > 1, "{files:?}");
+    let state = chain.last().clone();
+    drop(chain);
+    let mut tried = 0;
+    let paths: Vec<PathBuf> = files.into_iter().chain([dir.path().join("head")]).collect();
+    let whole: Vec<Vec<u8>> = paths.iter().map(|path| fs::read(path).expect("reads")).collect();
+    for (path, content) in paths.iter().zip(&whole) {
+        let mut harms: Vec<(String, Option<Vec<u8>>)> = vec![("gone".to_owned(), None)];
+        for at in (0..content.len()).step_by((content.len() / 70).max(1)) {
+            let mut changed = content.clone();
+            changed[at] ^= 1 << (at % 8);
+            harms.push((format!("a flipped bit in byte {at}"), Some(changed)));
+        }
+        for at in (0..content.len()).step_by((content.len() / 15).max(1)) {
+            let mut changed = content.clone();
+            changed[at..].fill(0);
+            harms.push((format!("zeros from byte {at} on"), Some(changed)));
+            harms.push((format!("cut to {at} bytes"), Some(content[..at].to_vec())));
+        }
+        harms.extend(whole.iter().map(|other| ("the content of another".to_owned(), Some(other.clone()))));
+        for (harm, harmed) in harms {
+            // Opening may put right what a power cut left, so it is always another folder.
+            let beside = tempfile::tempdir().expect("a folder");
+            for (other, content) in paths.iter().zip(&whole) {
+                let content = if other == path { harmed.as_ref() } else { Some(content) };
+                let there = beside.path().join(other.file_name().expect("a file"));
+                content.map_or(Ok(()), |content| fs::write(there, content)).expect("writes");
+            }
+            let what = format!("{} with {harm}", path.display());
+            let mut chain = Chain::open(beside.path(), &state).unwrap_or_else(|refusal| panic!("{what}: {refusal}"));
+            let listed = all_of(&chain);
+            assert!(listed.iter().all(|record| truth.contains(record)), "{what}: a record is another one");
+            let found = chain.reader().check(&state).expect("is read");
+            // A start looks at the last file and the head, a check at all.
+            let is_misplaced = *path != paths[0] && harm.starts_with("the content") && harmed.as_ref() != Some(content);
+            assert!(!is_misplaced || !chain.findings().is_empty(), "{what}: the start tells nobody");
+            let is_told = found.broken.is_some() || !found.findings.is_empty();
+            assert!(
+                is_told || listed == truth,
+                "{what}: {} records are missing, and nobody is told",
+                truth.len() - listed.len()
+            );
+            let number = chain.append(&record("/api/v1/hosts")).unwrap_or_else(|refusal| panic!("{what}: {refusal}"));
+            assert!(number > 200, "{what}: number {number} is given again");
+            tried += 1;
+        }
+    }
+    assert!(tried > 300, "{tried}");
+}
+
+/// All records that are listed.
+fn all_of(chain: &Chain) -> Vec<AuditRecord> {
+    chain.reader().page(u64::MAX, 10_000, None).expect("is read").records
+}
+
 #[test]
 fn file_that_is_deleted_under_the_audit_takes_no_record() {
     let dir = tempfile::tempdir().expect("a folder");
