@@ -2,6 +2,7 @@
 
 mod care;
 mod check;
+mod concerned;
 mod copy;
 mod create;
 mod device;

@@ -10,6 +10,7 @@ mod fenced;
 mod forward;
 mod full;
 mod golden;
+mod holes;
 mod hostile;
 mod initiator;
 mod isns;

@@ -4,7 +4,7 @@ use super::keys;
 use super::own::{self, Taking};
 use super::read_only::{ASKED_FOR, open_read_only, why_unwritable};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
-use super::{Candidate, GroupState, OpenPool, Slot, disk_id, volumes};
+use super::{Candidate, GroupState, OpenPool, Slot, concerned, disk_id, volumes};
 use crate::array::{self, Disk, Member, Watch};
 use crate::inspect;
 use crate::seat::Seat;
@@ -75,7 +75,7 @@ async fn open_written<W: World>(
         tracing::warn!(pool = %pool.name, %disk, %error, "there is no space for all metadata of a disk");
     }
     pool.bring_key(taking).await?;
-    pool.tell_of_trouble(&troubles);
+    pool.tell_of_trouble(&troubles, &found);
     pool.agree_after_open().await?;
     pool.finish_growth().await;
     pool.suspect_dirty(&found);
@@ -108,7 +108,10 @@ pub(super) async fn assemble_pool<W: World>(
             watch.accept_log_loss();
         }
         let assembled = match record.role {
-            GroupRole::Data => assemble_group(seat, record, group, looked, &watch).await?,
+            GroupRole::Data => {
+                let assembled = assemble_group(seat, record, group, looked, &watch).await;
+                assembled.map_err(|refusal| concerned::of_group(refusal, found, number))?
+            }
             GroupRole::Log if found.lacks_log() => continue,
             GroupRole::Log => match assemble_group(seat, record, group, looked, &watch).await {
                 Ok(assembled) => assembled,
@@ -314,7 +317,7 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    pub(super) fn tell_of_trouble(&self, troubles: &[(usize, Trouble)]) {
+    pub(super) fn tell_of_trouble(&self, troubles: &[(usize, Trouble)], found: &FoundPool) {
         let pool = &self.name;
         for (group, hole) in
             troubles.iter().flat_map(|(group, trouble)| trouble.holes.iter().map(move |hole| (group, hole)))
@@ -323,7 +326,8 @@ impl<W: World> OpenPool<W> {
             let sentence = format!(
                 "{count} batches of the redo log of group {group} of pool {pool} (numbers {first} to {last}) could not be read on any \
                  disk, and an operator accepted the loss: blocks that they changed may be older than what was acknowledged. \
-                 Check the file systems on its volumes, or restore them from a backup."
+                 Check the file systems on the volumes that lie there, or restore them from a backup: {}.",
+                concerned::volumes_on(pool.as_str(), &found.catalog, *group)
             );
             self.raise(event::REDO_LOG_DAMAGED, sentence);
         }

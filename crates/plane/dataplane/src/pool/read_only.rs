@@ -113,7 +113,7 @@ async fn recover<W: World>(
     assert!(pool.read_only.set(why.to_owned()).is_ok(), "a pool is opened once");
     pool.tell_of_damage(found, looked);
     pool.bring_key(taking).await?;
-    pool.tell_of_trouble(&troubles);
+    pool.tell_of_trouble(&troubles, found);
     pool.agree_after_open().await?;
     pool.suspect_dirty(found);
     let volumes = volumes::open_all(&pool, log_refused).await?;

@@ -45,7 +45,7 @@ impl<W: World> OpenPool<W> {
         let returned = self.pool.return_log(&found, |at| looked[at].disk.clone()).await;
         returned.map_err(|error| refusal(&error, self))?;
         self.take_in(place, state, &watch);
-        self.tell_of_trouble(&[(place, trouble)]);
+        self.tell_of_trouble(&[(place, trouble)], &found);
         self.agree_after_open().await?;
         self.raise(event::LOG_RETURNED, format!("the log of pool {} is back, on disk {name}", self.name));
         self.serve_those_who_waited().await

@@ -1,0 +1,42 @@
+//! Which volumes a group that has lost something concerns: those that lie there with data or with their map, or that have
+//! something in the log which lies there.
+
+use model::{Refusal, code};
+use volume::catalog::{Catalog, SlabRun};
+use volume::{FoundPool, Uuid};
+
+/// More are counted and not named.
+const NAMED_MAX: usize = 8;
+
+/// The volumes of the pool with something on the group, as an operator knows them.
+pub(super) fn volumes_on(pool: &str, catalog: &Catalog, group: usize) -> String {
+    let is_there = |run: &SlabRun| usize::from(run.group) == group;
+    let log = catalog.log.iter().filter(|log| usize::from(log.group) == group);
+    let logged: Vec<Uuid> = log.flat_map(|log| log.volumes.iter().copied()).collect();
+    let mapped = catalog.families.iter().flat_map(|family| {
+        let lies_there = family.meta.iter().chain(&family.data).any(is_there);
+        let own = family.branches.iter().filter(|branch| !branch.dying);
+        own.filter(|branch| lies_there || logged.contains(&branch.id)).collect::<Vec<_>>()
+    });
+    let plain = catalog.volumes.iter().filter(|volume| {
+        let mut columns = volume.segments.iter().flat_map(|segment| &segment.columns);
+        columns.any(|column| usize::from(column.group) == group) || logged.contains(&volume.id)
+    });
+    let names = mapped.map(|branch| &branch.name).chain(plain.map(|volume| &volume.name));
+    let names: Vec<String> = names.map(|name| format!("{pool}/{name}")).collect();
+    match names.len() {
+        0 => "no volume lies there".to_owned(),
+        count if count > NAMED_MAX => format!("{} and {} more", names[..NAMED_MAX].join(", "), count - NAMED_MAX),
+        _ => names.join(", "),
+    }
+}
+
+/// The refusal of a group whose redo log is damaged, with what it concerns.
+pub(super) fn of_group(refusal: Refusal, found: &FoundPool, group: usize) -> Refusal {
+    if refusal.code != code::REDO_LOG_DAMAGED {
+        return refusal;
+    }
+    let volumes = volumes_on(&found.catalog.name, &found.catalog, group);
+    let hint = format!("{}. Volumes on group {group}: {volumes}", refusal.hint);
+    Refusal { hint, ..refusal }
+}
