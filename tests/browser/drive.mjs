@@ -1,6 +1,6 @@
 // From an empty machine to a volume in use, and what happens to it then. Tests follow each other: one array lives through all.
-import { execFileSync } from 'node:child_process';
-import { closeSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
+import { execFileSync, spawn } from 'node:child_process';
+import { closeSync, mkdirSync, openSync, readFileSync, statSync, writeSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { accessible, ADDRESS, BLOCKYARD, cli, ended, fits, go, knock, open, pages, qemuIo, quick, readable, same, SCRATCH, shots, SOCKET, test, until, WEB, widths } from './harness.mjs';
 
@@ -375,6 +375,61 @@ await test('an exported pool is imported read-only and for writing; lost map and
   same(bodies.map((body) => body.accept_log_loss).join(), 'false,true', 'the loss is accepted only once it is confirmed');
   await until('its volume serves again', () => cli('volume', 'list').find((one) => one.name === 'dent/v')?.state === 'online', 10);
   for (const path of ['volumes/dent/v', 'hosts/dent', 'pools/dent', 'disks/m0', 'disks/m1']) {
+    const gone = await fetch(`${ADDRESS}api/v1/${path}`, { method: 'DELETE' });
+    if (!gone.ok) throw new Error(`${path}: ${await gone.text()}`);
+  }
+});
+
+await test('a pool that another node did not export is imported forcibly by its name, and a key that is not the pool’s is refused beside its field', async () => {
+  // Another node makes the pool, with a volume that only its key opens, and ends without a word.
+  const there = `${SCRATCH}/there`;
+  mkdirSync(there);
+  const node = spawn(BLOCKYARD, ['--socket', `${there}/socket`, 'serve', '--state-dir', `${there}/state`, '--portal', '127.0.0.1:0', '--node', 'there', '--no-web', '--shards', '1', '--cache', '16MiB', '--log', 'off'], { stdio: 'ignore' });
+  const at = (...words) => execFileSync(BLOCKYARD, ['--socket', `${there}/socket`, ...words], { stdio: 'pipe' });
+  const files = ['a0', 'a1'].map((name) => `${SCRATCH}/${name}.img`);
+  try {
+    await until('the other node answers', () => { try { at('status'); return true; } catch { return false; } });
+    for (const [i, file] of files.entries()) at('disk', 'add', '--name', `a${i}`, '--create', '64MiB', file);
+    at('pool', 'create', 'abroad', 'a0', 'a1', '--level', 'raid1');
+    at('volume', 'create', 'abroad/sealed', '8MiB', '--thin', '--encrypted');
+    at('pool', 'key', 'abroad', '--file', `${there}/abroad.key`);
+  } finally {
+    node.kill('SIGKILL');
+  }
+  for (const [i, file] of files.entries()) cli('disk', 'add', '--name', `a${i}`, file);
+
+  await go(page, 'pools');
+  await page.getByRole('button', { name: 'Import… pool abroad' }).click();
+  const dialog = page.getByRole('dialog', { name: 'Import pool abroad' });
+  same(await dialog.getByLabel('Type abroad to confirm').count(), 0, 'nothing has to be confirmed before it is refused');
+  await dialog.getByRole('button', { name: 'Import', exact: true }).click();
+  await dialog.getByText('Forcible import.').waitFor();
+  await dialog.getByText('was in use by node there').waitFor();
+  await dialog.getByText('blockyard pool import abroad --force').waitFor();
+  const verb = dialog.getByRole('button', { name: 'Import forcibly' });
+  same(await verb.isDisabled(), true, 'the name of the pool has to be typed');
+  await accessible(page, 'the dialog of a forcible import');
+  await page.screenshot({ path: `${shots}import-forcibly.png` });
+
+  const field = dialog.getByLabel('Key of the pool');
+  same(await field.isVisible(), false, 'the key is asked for only where somebody needs it');
+  await dialog.getByText('Pool key', { exact: true }).click();
+  await field.fill(`blockyard-pool-key-1 0102030405060708 ${'07'.repeat(32)}`);
+  await dialog.getByText('blockyard pool import abroad --force --key-file abroad.key').waitFor();
+  await dialog.getByLabel('Type abroad to confirm').fill('abroad');
+  await verb.click();
+  await dialog.getByText(/the key file holds pool key [0-9a-f]{16}, and the pool wants/).waitFor();
+  same(await field.getAttribute('aria-invalid'), 'true', 'the refusal belongs to the key');
+  await accessible(page, 'a key that is not the pool’s');
+  await page.screenshot({ path: `${shots}import-key.png` });
+  same(cli('pool', 'list').some((pool) => pool.name === 'abroad' && pool.state !== 'missing'), false, 'nothing was imported');
+  await field.fill(readFileSync(`${there}/abroad.key`, 'utf8'));
+  await verb.click();
+  await dialog.waitFor({ state: 'detached', timeout: 30_000 });
+  await page.getByRole('heading', { name: 'abroad', level: 1 }).waitFor();
+  await until('the encrypted volume serves', () => cli('volume', 'list').find((one) => one.name === 'abroad/sealed')?.state === 'online', 10);
+  await until('it is an event', () => cli('event', 'list').some((event) => event.code === 'BY-E331' && event.subject.name === 'abroad'), 10);
+  for (const path of ['volumes/abroad/sealed', 'pools/abroad', 'disks/a0', 'disks/a1']) {
     const gone = await fetch(`${ADDRESS}api/v1/${path}`, { method: 'DELETE' });
     if (!gone.ok) throw new Error(`${path}: ${await gone.text()}`);
   }
