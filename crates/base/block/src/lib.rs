@@ -6,6 +6,7 @@
 //! disk is a type, [`Written`] → [`Stable`].
 
 mod address;
+mod around;
 mod buf;
 mod device;
 mod error;
@@ -14,6 +15,7 @@ pub mod memory;
 mod rope;
 
 pub use address::{Blocks, Extent, Lba};
+pub use around::read_around;
 pub use buf::{Buf, PAGE_BYTES, View, pool};
 pub use device::{Best, BlockDevice, Geometry, Rank, Run, Space, Stable, Written};
 pub use error::{IoError, IoErrorKind};

@@ -9,7 +9,7 @@ use crate::layout::{
 use crate::owner::{Owner, newest, read_marks};
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
 use crate::slot::{Header, NoSlot};
-use block::{BlockDevice, Blocks, Buf, Extent, IoError, IoErrorKind, Lba, Stable, View, Written};
+use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written, read_around};
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -92,8 +92,8 @@ pub async fn probe<D: BlockDevice>(disk: &D) -> Probe {
 async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<(Contents, bool), IoError> {
     let head_blocks = blocks.0.min(HEAD_BYTES as u64 / u64::from(BLOCK_BYTES));
     let tail_blocks = blocks.0.min(TAIL_BYTES as u64 / u64::from(BLOCK_BYTES));
-    let (head, head_error) = read_around(disk, Extent::new(0, head_blocks)).await?;
-    let (tail, tail_error) = read_around(disk, Extent::new(blocks.0 - tail_blocks, tail_blocks)).await?;
+    let (head, head_error) = read_around(disk, Extent::new(0, head_blocks), 1).await?;
+    let (tail, tail_error) = read_around(disk, Extent::new(blocks.0 - tail_blocks, tail_blocks), 1).await?;
     let foreign = recognise(&head, &tail);
     if blocks.bytes(BLOCK_BYTES) < DISK_BYTES_MIN {
         return Ok((foreign.map_or(Contents::Blank, Contents::Foreign), false));
@@ -159,29 +159,9 @@ fn without_label(copies: &[Result<Label, NoLabel>], blocks: &[View]) -> Contents
     if torn == 0 || (torn == 1 && zero == copies.len() - 1) { Contents::Blank } else { Contents::Damaged }
 }
 
-/// As [`read_around`], one block.
+/// A block of which there are copies, as [`read_around`] has it.
 async fn block_at<D: BlockDevice>(disk: &D, block: u64) -> Result<(View, Option<IoError>), IoError> {
-    read_around(disk, Extent::new(block, 1)).await
-}
-
-/// What `extent` holds, with zeros for the blocks that the medium does not give back, and the error of the first of them.
-///
-/// One bad block of metadata costs no more than itself: there is another copy of it. *Errors*: any but `Medium`.
-async fn read_around<D: BlockDevice>(disk: &D, extent: Extent) -> Result<(View, Option<IoError>), IoError> {
-    let error = match disk.read(extent).await {
-        Ok(data) => return Ok((data.into_view(), None)),
-        Err(error) if error.kind == IoErrorKind::Medium => error,
-        Err(error) => return Err(error),
-    };
-    let mut data = Buf::zeroed(bytes(extent.len));
-    for (block, into) in (extent.start.0..).zip(data.chunks_exact_mut(BLOCK_BYTES as usize)) {
-        match disk.read(Extent::new(block, 1)).await {
-            Ok(found) => into.copy_from_slice(&found.into_view()),
-            Err(error) if error.kind == IoErrorKind::Medium => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok((data.freeze(), Some(error)))
+    read_around(disk, Extent::new(block, 1), 1).await
 }
 
 enum SlotContents {
@@ -199,7 +179,7 @@ async fn read_slot<D: BlockDevice>(disk: &D, slot: usize, label: &Label) -> Resu
         Ok(_) | Err(NoSlot::Torn) => return Ok(SlotContents::Nothing),
     };
     let body_blocks = header.body_bytes.div_ceil(BLOCK_BYTES as usize) as u64;
-    let (body, _) = read_around(disk, Extent::new(start + 1, body_blocks)).await?;
+    let (body, _) = read_around(disk, Extent::new(start + 1, body_blocks), 1).await?;
     let body = body.slice(..header.body_bytes.min(body.len()));
     if !header.matches(&body) {
         return Ok(SlotContents::Nothing);

@@ -105,17 +105,21 @@ impl Kind {
     pub const ALL: [Self; 6] = [Self::Flip, Self::Zeros, Self::Older, Self::Other, Self::Swapped, Self::Unreadable];
 }
 
-/// What the disks of a pool hold, and the blocks that none gives back.
-pub(super) struct Images(Vec<DiskImage>, BTreeSet<(usize, u64)>);
+/// What the disks of a pool hold.
+pub(super) struct Images {
+    disks: Vec<DiskImage>,
+    /// Blocks that their disk does not give back: which disk, and the byte.
+    unreadable: BTreeSet<(usize, u64)>,
+}
 
 impl Images {
     pub fn of(handles: &[DiskHandle]) -> Self {
-        Self(handles.iter().map(DiskHandle::image).collect(), BTreeSet::new())
+        Self { disks: handles.iter().map(DiskHandle::image).collect(), unreadable: BTreeSet::new() }
     }
 
     pub fn restore(&self, handles: &[DiskHandle]) {
-        self.0.iter().zip(handles).for_each(|(image, handle)| handle.restore(image));
-        self.1.iter().for_each(|&(disk, at)| handles[disk].make_unreadable(at..at + BLOCK_BYTES as u64));
+        self.disks.iter().zip(handles).for_each(|(image, handle)| handle.restore(image));
+        self.unreadable.iter().for_each(|&(disk, at)| handles[disk].make_unreadable(at..at + BLOCK_BYTES as u64));
     }
 
     /// Where blocks of the structure are: the disk and the byte.
@@ -124,7 +128,7 @@ impl Images {
             let found = image.blocks().filter(|(_, block)| structure.begins(block));
             found.map(|(at, _)| (disk, at + structure.behind())).collect::<Vec<_>>()
         };
-        self.0.iter().enumerate().flat_map(of_disk).collect()
+        self.disks.iter().enumerate().flat_map(of_disk).collect()
     }
 }
 
@@ -155,19 +159,21 @@ impl Plan {
     /// False where nothing is another afterwards.
     pub fn strike(&self, chance: &Chance, images: &mut Images, older: &Images) -> bool {
         let disks: Vec<usize> = match self.everywhere {
-            true => (0..images.0.len()).filter(|&disk| self.structure.is_at(&images.0[disk], self.at)).collect(),
+            true => {
+                (0..images.disks.len()).filter(|&disk| self.structure.is_at(&images.disks[disk], self.at)).collect()
+            }
             false => vec![self.disk],
         };
         let mut changed = false;
         for disk in disks {
             if self.kind == Kind::Unreadable {
-                changed = images.1.insert((disk, self.at));
+                changed |= images.unreadable.insert((disk, self.at));
                 continue;
             }
-            let before = images.0[disk].block(self.at);
+            let before = images.disks[disk].block(self.at);
             let after = self.after(chance, images, older, disk, before.clone());
-            changed = changed || after != before;
-            images.0[disk].put(self.at, &after);
+            changed |= after != before;
+            images.disks[disk].put(self.at, &after);
         }
         changed
     }
@@ -181,26 +187,28 @@ impl Plan {
                 after[chance.index(used)] ^= 1 << chance.below(8);
                 after
             }
-            Kind::Zeros | Kind::Unreadable => vec![0; BLOCK_BYTES],
-            Kind::Older => older.0[disk].block(self.at),
+            Kind::Zeros => vec![0; BLOCK_BYTES],
+            // The medium has lost it; what it held is not another.
+            Kind::Unreadable => before,
+            Kind::Older => older.disks[disk].block(self.at),
             Kind::Other => {
                 let others: Vec<_> = Structure::all()
                     .filter(|&other| other != self.structure)
                     .flat_map(|other| images.places(other))
                     .filter(|&(place, _)| place == disk)
                     .collect();
-                if others.is_empty() { before } else { images.0[disk].block(others[chance.index(others.len())].1) }
+                if others.is_empty() { before } else { images.disks[disk].block(others[chance.index(others.len())].1) }
             }
             Kind::Swapped => {
-                let others: Vec<usize> = (0..images.0.len())
-                    .filter(|&other| other != disk && self.structure.is_at(&images.0[other], self.at))
+                let others: Vec<usize> = (0..images.disks.len())
+                    .filter(|&other| other != disk && self.structure.is_at(&images.disks[other], self.at))
                     .collect();
                 if others.is_empty() {
                     return before;
                 }
                 let other = others[chance.index(others.len())];
-                let theirs = images.0[other].block(self.at);
-                images.0[other].put(self.at, &before);
+                let theirs = images.disks[other].block(self.at);
+                images.disks[other].put(self.at, &before);
                 theirs
             }
         }

@@ -5,7 +5,7 @@ use super::trim::write_anchor;
 use super::{LogError, LogId, LogOwner, Shared, State, UNIT_BYTES, WriteLog, ring_units};
 use crate::sabotage::{Sabotage, is_planted};
 use crate::{Runtime, VolumeId};
-use block::{BlockDevice, Blocks, Buf, Extent, IoError, IoErrorKind, Lba, Stable, View, Written};
+use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written, read_around};
 use shard::Signal;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -349,18 +349,8 @@ impl<L: BlockDevice + 'static, R: Runtime> Recovery<L, R> {
     async fn read_units(&self, start: u64, units: u64) -> Result<(View, bool), IoError> {
         let blocks = UNIT_BYTES as u64 / u64::from(self.device.geometry().block_bytes);
         let at = (RING_START + start % self.ring_units) * blocks;
-        match self.device.read(Extent::new(at, units * blocks)).await {
-            Err(error) if error.kind == IoErrorKind::Medium => {}
-            read => return Ok((read?.into_view(), true)),
-        }
-        let mut all = Buf::zeroed(units as usize * UNIT_BYTES);
-        for (unit, into) in (0..units).zip(all.chunks_exact_mut(UNIT_BYTES)) {
-            match self.device.read(Extent::new(at + unit * blocks, blocks)).await {
-                Err(error) if error.kind == IoErrorKind::Medium => {}
-                read => into.copy_from_slice(&read?.into_view()),
-            }
-        }
-        Ok((all.freeze(), false))
+        let (data, error) = read_around(&*self.device, Extent::new(at, units * blocks), blocks).await?;
+        Ok((data, error.is_none()))
     }
 }
 

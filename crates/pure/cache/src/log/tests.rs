@@ -51,6 +51,15 @@ impl Bench {
         }
     }
 
+    /// A log with three batches on a device that does not give back this unit of its ring. Each batch has a unit of header and one of data.
+    fn without_unit(unit: u64) -> Self {
+        let bench = Self::new(1 << 20);
+        bench.write(&[1, 2, 3]);
+        let blocks = UNIT_BYTES as u64 / u64::from(bench.log.geometry().block_bytes);
+        bench.log.bad.borrow_mut().insert((2 + unit) * blocks);
+        bench
+    }
+
     fn replay(&self) -> super::Replayed {
         let mut recovery = self.open().unwrap();
         let disk = self.disk.clone();
@@ -110,10 +119,7 @@ fn header_that_rotted_in_the_middle_is_counted_and_later_batches_are_replayed() 
 #[test]
 fn unit_that_cannot_be_read_costs_what_it_held_and_nothing_behind_it() {
     for (unit, damaged, lost) in [(2, 1, vec![]), (3, 0, vec![Extent::new(1, 1)])] {
-        let bench = Bench::new(1 << 20);
-        bench.write(&[1, 2, 3]);
-        let blocks = UNIT_BYTES as u64 / u64::from(bench.log.geometry().block_bytes);
-        bench.log.bad.borrow_mut().insert((2 + unit) * blocks);
+        let bench = Bench::without_unit(unit);
         assert_eq!(bench.open().unwrap().damaged_batches(), damaged, "unit {unit}");
         let replayed = bench.replay();
         assert_eq!((replayed.records, replayed.lost), (2, lost), "unit {unit}");
@@ -125,10 +131,7 @@ fn unit_that_cannot_be_read_costs_what_it_held_and_nothing_behind_it() {
 #[test]
 fn unit_of_the_last_batch_that_cannot_be_read_is_damage() {
     for (unit, damaged, lost) in [(4, 1, vec![]), (5, 0, vec![Extent::new(2, 1)])] {
-        let bench = Bench::new(1 << 20);
-        bench.write(&[1, 2, 3]);
-        let blocks = UNIT_BYTES as u64 / u64::from(bench.log.geometry().block_bytes);
-        bench.log.bad.borrow_mut().insert((2 + unit) * blocks);
+        let bench = Bench::without_unit(unit);
         assert_eq!(bench.open().unwrap().damaged_batches(), damaged, "unit {unit}");
         let replayed = bench.replay();
         assert_eq!((replayed.records, replayed.lost), (2, lost), "unit {unit}");
