@@ -3,7 +3,7 @@
 use crate::Control;
 use model::{
     DiskReport, Finding, Level, MemoryReport, PoolReport, PortalReport, PortalRole, PortalState, Problem, Refusal,
-    RefusedLogin, ScrubEvery, SessionKind, SessionReport, Severity, StatusReport,
+    RefusedLogin, ScrubEvery, SessionKind, SessionReport, Severity, StatusReport, first_few,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,10 +120,7 @@ fn strangers(refused: &[RefusedLogin]) -> Option<Finding> {
     if names.is_empty() {
         return None;
     }
-    let some: Vec<&str> = names.iter().copied().take(3).collect();
     let (subject, verb) = if names.len() == 1 { ("initiator", "was") } else { ("initiators", "were") };
-    let more = names.len() - some.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let sentence = format!("{}{more} {verb} not let in", some.join(", "));
+    let sentence = format!("{} {verb} not let in", first_few(names.iter(), 3));
     Some(Finding::warning(subject, sentence, "see blockyard host refused, and add those that are yours"))
 }

@@ -8,7 +8,7 @@ use crate::control::Turn;
 use crate::lun_memory::Replaced;
 use crate::owners::Owners;
 use crate::state::{PresentationRecord, State};
-use model::{Name, Order, Refusal, SessionKind, SessionLoss, SessionReport, VolumeId, VolumeName, code, is_shown_in};
+use model::{Name, Order, Refusal, SessionKind, SessionLoss, SessionReport, VolumeId, code, first_few, is_shown_in};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -195,11 +195,9 @@ fn lost(
 
 /// `volume tank/vm1 (LUN 0)`, and how many there are besides.
 fn volumes<'a>(records: impl ExactSizeIterator<Item = &'a PresentationRecord>) -> String {
-    let (many, more) = (records.len() > 1, records.len().saturating_sub(VOLUMES_MAX));
-    let name = |volume: &VolumeName, lun: u16| format!("{volume} (LUN {lun})");
-    let names: Vec<String> = records.take(VOLUMES_MAX).map(|record| name(&record.volume, record.lun)).collect();
-    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{} {}{rest}", if many { "volumes" } else { "volume" }, names.join(", "))
+    let noun = if records.len() > 1 { "volumes" } else { "volume" };
+    let names = records.map(|record| format!("{} (LUN {})", record.volume, record.lun));
+    format!("{noun} {}", first_few(names, VOLUMES_MAX))
 }
 
 impl State {

@@ -8,7 +8,7 @@ use super::{Registrar, exchange, resolved};
 use crate::Control;
 use bounded::quoted;
 use isns::{Request, Status};
-use model::{IsnsServer, PortalReport, Problem, Refusal, Severity, Subject, SubjectKind, event};
+use model::{IsnsServer, PortalReport, Problem, Refusal, Severity, Subject, SubjectKind, event, first_few};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
@@ -133,9 +133,6 @@ async fn find(
 }
 
 fn problem(server: IsnsServer, twins: &[Duplicate]) -> Problem {
-    let names: Vec<&str> = twins.iter().map(|twin| twin.name.as_str()).take(LISTED_MAX).collect();
-    let more = twins.len() - names.len();
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let noun = if twins.len() == 1 { "target" } else { "targets" };
     let places: BTreeMap<SocketAddr, &Option<String>> = twins.iter().map(|twin| (twin.portal, &twin.entity)).collect();
     let place = |(portal, entity): (SocketAddr, &Option<String>)| match entity {
@@ -145,7 +142,7 @@ fn problem(server: IsnsServer, twins: &[Duplicate]) -> Problem {
     let places: Vec<String> = places.into_iter().take(LISTED_MAX).map(place).collect();
     Problem {
         severity: Severity::Critical,
-        subject: format!("{noun} {}{more}", names.join(", ")),
+        subject: format!("{noun} {}", first_few(twins.iter().map(|twin| &twin.name), LISTED_MAX)),
         state: "registered by another array".to_owned(),
         meaning: format!(
             "iSNS server {server} has the same name at {}; hosts take both targets for one and corrupt data",

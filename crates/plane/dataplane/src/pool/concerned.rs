@@ -1,7 +1,7 @@
 //! Which volumes a group that has lost something concerns: those that lie there with data or with their map, or that have
 //! something in the log which lies there.
 
-use model::{Refusal, code};
+use model::{Refusal, code, first_few};
 use volume::catalog::{Catalog, SlabRun};
 use volume::{FoundPool, Uuid};
 
@@ -24,11 +24,7 @@ pub(super) fn volumes_on(pool: &str, catalog: &Catalog, group: usize) -> String 
     });
     let names = mapped.map(|branch| &branch.name).chain(plain.map(|volume| &volume.name));
     let names: Vec<String> = names.map(|name| format!("{pool}/{name}")).collect();
-    match names.len() {
-        0 => "no volume lies there".to_owned(),
-        count if count > NAMED_MAX => format!("{} and {} more", names[..NAMED_MAX].join(", "), count - NAMED_MAX),
-        _ => names.join(", "),
-    }
+    if names.is_empty() { "no volume lies there".to_owned() } else { first_few(names.iter(), NAMED_MAX) }
 }
 
 /// The refusal of a group whose redo log is damaged, with what it concerns.

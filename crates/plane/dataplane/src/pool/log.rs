@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use model::{
     GroupReport, Level, LogReport, LogState, MemberReport, MemberSize, MemberState, Name, PoolReport, PoolState,
-    Refusal, Size, Subject, VolumeName, VolumeReport, WritePolicy, code, event,
+    Refusal, Size, Subject, VolumeName, VolumeReport, WritePolicy, code, event, first_few,
 };
 use shard::World;
 use std::cell::RefCell;
@@ -176,7 +176,7 @@ impl<W: World> OpenPool<W> {
             let sentence = format!(
                 "the log of pool {} was given up; what these volumes had acknowledged last is lost: {}",
                 self.name,
-                listed(&volumes)
+                first_few(volumes.iter(), 5)
             );
             self.raise(event::LOG_GIVEN_UP, sentence);
         }
@@ -311,14 +311,6 @@ fn absent(place: u16, record: &GroupRecord) -> Option<GroupReport> {
         reshape: None,
         growth: None,
     })
-}
-
-/// The first few of them, for a sentence.
-pub(super) fn listed(volumes: &[VolumeName]) -> String {
-    let shown: Vec<String> = volumes.iter().take(5).map(ToString::to_string).collect();
-    let more = volumes.len().saturating_sub(shown.len());
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("{}{more}", shown.join(", "))
 }
 
 /// Writes into the catalog what becomes of the log.

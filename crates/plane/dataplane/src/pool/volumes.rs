@@ -12,6 +12,7 @@ use block::{BlockDevice, Blocks};
 use cache::{CacheShard, PolicedVolume};
 use model::{
     Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, WritePolicy, code,
+    first_few,
 };
 use scsi::Kept;
 use shard::World;
@@ -258,11 +259,9 @@ impl<W: World> OpenPool<W> {
             let hint = "wait for the end, or cancel it with blockyard volume cancel-copy";
             return Err(Refusal::new(code::VOLUME_COPYING, message, hint));
         }
-        let shown: Vec<&str> = snapshots.iter().take(5).map(|snapshot| snapshot.name.as_str()).collect();
-        let more = snapshots.len().checked_sub(shown.len()).filter(|&more| more > 0);
-        let more = more.map_or(String::new(), |more| format!(" and {more} more"));
-        let message = format!("volume {name} has the snapshots {}{more}", shown.join(", "));
-        let hint = format!("delete them first with blockyard snapshot delete {name}@{}", shown[0]);
+        let shown = first_few(snapshots.iter().map(|snapshot| &snapshot.name), 5);
+        let message = format!("volume {name} has the snapshots {shown}");
+        let hint = format!("delete them first with blockyard snapshot delete {name}@{}", snapshots[0].name);
         Err(Refusal::new(code::VOLUME_HAS_SNAPSHOTS, message, hint))
     }
 
