@@ -78,7 +78,9 @@ impl<D: BlockDevice + 'static> Core<D> {
         // The next anchor takes the place of the one before the newest, which may be all that such a member has.
         self.put_anchor(&anchor, behind).await?;
         self.restore_spared(protected).await?;
-        self.clear_end(protected, &chain).await;
+        if chain.holes.last().is_some_and(|hole| hole.contains(&chain.head.number)) {
+            self.clear_end(protected, &chain).await;
+        }
         self.relog(protected, &chain).await?;
         let mut lasts = lasts(&chain);
         opened.batches = chain.batches.len() as u64;
@@ -136,7 +138,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         protected.reshape.set(Some(Reshape { rows, ..reshape }));
     }
 
-    /// The block where the log goes on can be read: the next opening must not take it for a batch that is lost.
+    /// The block where the log goes on can be read: the next opening must not take it once more for the batch whose loss was accepted.
     async fn clear_end(self: &Rc<Self>, protected: &Protected, chain: &Chain) {
         let end = Extent::new(protected.area.ring.start.0 + chain.head.at, 1);
         for member in self.in_use(protected).iter() {
