@@ -16,6 +16,10 @@ fuzz_target!(|input: &[u8]| {
                     let whole = answer.attributes().all(|attribute| attribute.is_ok());
                     assert!(answer.tells(Tag::ENTITY_IDENTIFIER).is_ok() || !whole);
                     assert!(answer.period().is_ok() || !whole);
+                    assert!(answer.entity().is_ok() || !whole);
+                    let named = answer.attributes().flatten().filter(|(tag, _)| *tag == Tag::PG_ISCSI_NAME).count();
+                    let located = answer.located();
+                    assert!(located.is_ok_and(|located| located.len() <= named) || !whole);
                 }
                 Err(_) => return,
             }

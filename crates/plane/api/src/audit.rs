@@ -10,6 +10,8 @@
 mod chain;
 mod entry;
 mod forward;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod head;
 mod lines;
 mod reader;

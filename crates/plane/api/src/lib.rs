@@ -22,6 +22,8 @@ mod server;
 mod stream;
 mod web;
 
+#[cfg(feature = "fuzzing")]
+pub use audit::fuzzing;
 pub use audit::{AuditBroken, AuditCheck, AuditPage, AuditRecord};
 pub use log::{DaemonLog, LastLines};
 pub use openapi::{document, text as description};

@@ -1,0 +1,170 @@
+//! Disks in memory that begin with a kept content, of which an input has changed some blocks.
+
+use crate::image::{BLOCK, Image, seal};
+use block::{BlockDevice, Blocks, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use libfuzzer_sys::arbitrary::{self, Arbitrary};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// A future over memory is ready after so many turns, or never.
+const TURNS_MAX: u32 = 1_000_000;
+
+/// A disk of blocks of 4096 bytes without a volatile cache.
+pub struct Disk {
+    blocks: u64,
+    pub image: RefCell<Image>,
+    unreadable: RefCell<BTreeSet<u64>>,
+}
+
+impl Disk {
+    pub fn new(blocks: u64, image: Image) -> Rc<Self> {
+        Rc::new(Self { blocks, image: RefCell::new(image), unreadable: RefCell::default() })
+    }
+}
+
+impl BlockDevice for Disk {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            block_bytes: 4096,
+            blocks: Blocks(self.blocks),
+            physical_block_bytes: 4096,
+            optimal_bytes: 4096,
+            volatile_cache: false,
+            discard_zeroes: false,
+            prefers_fresh: false,
+        }
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry().admit(extent)?;
+        let (from, to) = (extent.start.0, extent.end().0);
+        if let Some(&bad) = self.unreadable.borrow().range(from..to).next() {
+            return Err(IoError::new(IoErrorKind::Medium, Extent::new(bad, 1)));
+        }
+        let mut data = Buf::zeroed((to - from) as usize * BLOCK);
+        for (&at, block) in self.image.borrow().0.range(from..to) {
+            let start = (at - from) as usize * BLOCK;
+            data.part_mut(start..start + BLOCK).copy_from_slice(block);
+        }
+        Ok(data.freeze().into())
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.geometry().extent_of(start, data.len())?;
+        for (at, block) in (start.0..).zip(data.chunks(BLOCK)) {
+            self.unreadable.borrow_mut().remove(&at);
+            self.image.borrow_mut().put(at, block);
+        }
+        Ok(Written::attest())
+    }
+
+    async fn flush(&self, _: Written) -> Result<Stable, IoError> {
+        Ok(Stable::attest())
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.geometry().admit(extent)?;
+        Ok(Written::attest())
+    }
+}
+
+/// What is on a disk, with the blocks that structures begin with and those behind them.
+pub fn structured(image: Image) -> (Image, Vec<u64>) {
+    let begins = |block: &[u8]| block.starts_with(b"BLKY") || block.starts_with(b"BYLOG");
+    let heads = image.0.iter().filter(|(_, block)| begins(block));
+    let places: BTreeSet<u64> = heads.flat_map(|(&at, _)| [at, at + 1]).collect();
+    let places = places.into_iter().collect();
+    (image, places)
+}
+
+/// What an input does to one block of one disk.
+#[derive(Arbitrary, Debug)]
+pub struct Change {
+    disk: u8,
+    /// Of the places of structures on that disk.
+    place: u16,
+    pub kind: Kind,
+}
+
+#[derive(Arbitrary, Debug, Clone, Copy)]
+pub enum Kind {
+    Flip {
+        bit: u16,
+    },
+    Zeros,
+    Unreadable,
+    /// Another block of a structure of that disk.
+    Other {
+        place: u16,
+    },
+    /// Bytes of its first half, under a checksum that is right: who wrote that knew how.
+    Forged {
+        at: u16,
+        bytes: [u8; 8],
+        width: u8,
+    },
+}
+
+impl Kind {
+    /// True for what a medium does; false for what takes a hand.
+    pub fn is_decay(self) -> bool {
+        matches!(self, Self::Flip { .. } | Self::Zeros | Self::Unreadable)
+    }
+}
+
+impl Change {
+    /// Changes one of `disks`, which began as `bases` say, with the places of their structures; returns which.
+    pub fn strike(&self, disks: &[Rc<Disk>], bases: &[(Image, Vec<u64>)]) -> usize {
+        let struck = usize::from(self.disk) % disks.len();
+        let (disk, (base, places)) = (&disks[struck], &bases[struck]);
+        let place = |number: u16| places[usize::from(number) % places.len()];
+        let at = place(self.place);
+        let mut block = disk.image.borrow().block(at);
+        match self.kind {
+            Kind::Flip { bit } => block[usize::from(bit) / 8 % BLOCK] ^= 1 << (bit % 8),
+            Kind::Zeros => block.fill(0),
+            Kind::Unreadable => {
+                disk.unreadable.borrow_mut().insert(at);
+                return struck;
+            }
+            Kind::Other { place: other } => block = base.block(place(other)),
+            Kind::Forged { at: byte, bytes, width } => {
+                let (from, width) = (usize::from(byte) % (BLOCK / 2), usize::from(width) % 8 + 1);
+                block[from..from + width].copy_from_slice(&bytes[..width]);
+            }
+        }
+        let mut image = disk.image.borrow_mut();
+        image.put(at, &block);
+        if !self.kind.is_decay() {
+            // The block before may begin a structure that goes on here.
+            for head in [at, at.saturating_sub(1), at.saturating_sub(2)] {
+                seal(&mut image, head);
+            }
+        }
+        struck
+    }
+}
+
+/// What `future` comes to.
+///
+/// *Panics*: when it does not end, though nothing waits for anything but memory.
+pub fn now<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    for _ in 0..TURNS_MAX {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
+    }
+    panic!("it waits for something that does not come");
+}
+
+/// A block that says which one it is, in which version.
+pub fn pattern(block: u64, version: u8) -> [u8; BLOCK] {
+    let mut bytes = [version; BLOCK];
+    bytes[..8].copy_from_slice(&block.to_le_bytes());
+    bytes
+}
