@@ -5,6 +5,7 @@ use rustix::process::Signal;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 const SLOTS: [u64; 2] = [2 << 20, 6 << 20];
 
@@ -50,5 +51,27 @@ fn one_damaged_copy_of_the_catalog_is_written_again_with_an_event() {
     assert!(end(&mut daemon, Signal::TERM).success());
     daemon = started(dir);
     assert_eq!((told(dir, " (1 of 2 copies)"), told(dir, "")), (2, 2), "it is whole");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+#[test]
+fn damaged_mark_of_the_owner_is_written_again_with_an_event() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    let mut daemon = started(dir);
+    for disk in ["d0", "d1"] {
+        good(dir, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
+    }
+    good(dir, "pool create tank --level raid1 d0 d1");
+    // All four places of one disk, until the owner has written to it and looked again: that is two beats of two seconds.
+    let disk = File::options().write(true).open(dir.join("d0.img")).expect("it is there");
+    let sentence = "disk d0 of pool tank: its owner's mark was damaged and was written again.";
+    let told = (0..40).any(|_| {
+        disk.write_all_at(&[0xa5; 4 * 4096], 1 << 20).expect("it is written");
+        std::thread::sleep(Duration::from_millis(500));
+        good(dir, "event list").contains(sentence)
+    });
+    assert!(told, "{}", good(dir, "event list"));
+    assert!(good(dir, "pool show tank").contains("healthy"), "{}", good(dir, "pool show tank"));
     assert!(end(&mut daemon, Signal::TERM).success());
 }

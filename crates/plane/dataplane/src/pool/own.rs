@@ -265,6 +265,9 @@ async fn beat<W: World>(pool: Weak<OpenPool<W>>, seat: Rc<Seat<W>>, fence: Rc<Fe
             if let Err(error) = pool.pool.beat(|| fence.hold(began)).await {
                 tracing::debug!(pool = %pool.name, %error, "no beat");
             }
+            for disk in pool.pool.take_mended_marks() {
+                pool.tell_of_repair(disk, "its owner's mark");
+            }
         });
     }
 }

@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
-use volume::PoolError;
+use volume::{PoolError, Uuid};
 
 /// How much is looked through between two decisions, in bytes.
 const PART_BYTES: u64 = 8 << 20;
@@ -237,17 +237,24 @@ impl<W: World> OpenPool<W> {
     /// Looks at what the members say of themselves.
     async fn scrub_members(&self) -> Result<(), PoolError> {
         for (disk, decayed) in self.pool.scrub_members(self.seat.world.unix_seconds(), CREATED_BY).await? {
-            let Some((group, member)) = self.place_of(disk_id(disk)) else { continue };
-            let disk = self.disk_name(group, member);
-            let sentence = format!(
-                "disk {disk} of pool {}: {decayed} was damaged and was written again. Check what else writes to this disk, and \
-                 the disk itself.",
-                self.name
-            );
-            self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
-            self.note(|report| report.healed += 1);
+            if self.tell_of_repair(disk, &decayed.to_string()) {
+                self.note(|report| report.healed += 1);
+            }
         }
         Ok(())
+    }
+
+    /// Operators hear that metadata of a disk was damaged and is whole again; false for a disk that is no member any more.
+    pub(super) fn tell_of_repair(&self, disk: Uuid, what: &str) -> bool {
+        let Some((group, member)) = self.place_of(disk_id(disk)) else { return false };
+        let disk = self.disk_name(group, member);
+        let sentence = format!(
+            "disk {disk} of pool {}: {what} was damaged and was written again. Check what else writes to this disk, and \
+             the disk itself.",
+            self.name
+        );
+        self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
+        true
     }
 
     /// Looks through the checksums themselves.

@@ -146,6 +146,12 @@ impl Sight {
         }
     }
 
+    /// True when the mark with the beat `written`, the last one that the disk has taken, is not there or not whole any more.
+    pub(crate) fn lacks_mark(&self, own: &Owner, written: Option<u64>) -> bool {
+        let (Some(written), Ok(marks)) = (written, &self.marks) else { return false };
+        !marks.iter().any(|mark| mark.is_same_claim(own) && mark.beat == written)
+    }
+
     /// True when the disk has the label of another pool.
     pub(crate) fn has_other_label(&self) -> bool {
         matches!(self.loss, Some(Loss::OtherLabel { .. }))

@@ -21,8 +21,24 @@ pub(crate) struct Claim {
     beat: Cell<u64>,
     /// The beat of the last mark that each disk has taken.
     written: RefCell<BTreeMap<Uuid, u64>>,
+    /// Disks that lacked it when they were looked at last.
+    worn: RefCell<BTreeSet<Uuid>>,
+    /// Those of them that got it anew, until somebody asks.
+    mended: RefCell<Vec<Uuid>>,
     /// Copies of the node's state that were written: they go to two places in turn, whatever their versions are.
     copies: Cell<usize>,
+}
+
+impl Claim {
+    /// `disk` has taken the mark of this beat, and had not the one before where `is_worn`.
+    fn note_written(&self, disk: Uuid, beat: u64, is_worn: bool) {
+        self.written.borrow_mut().insert(disk, beat);
+        if !is_worn {
+            self.worn.borrow_mut().remove(&disk);
+        } else if self.worn.borrow_mut().insert(disk) {
+            self.mended.borrow_mut().push(disk);
+        }
+    }
 }
 
 /// A disk that a beat is under way to.
@@ -30,6 +46,8 @@ struct Beaten<'a, D> {
     id: Uuid,
     disk: Rc<D>,
     group: usize,
+    /// It had not the last mark that it took.
+    is_worn: bool,
     _busy: Busy<'a>,
 }
 
@@ -95,7 +113,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let all = disks.len();
         let idle = disks.into_iter().filter(|(id, _, _)| busy.borrow_mut().insert(*id));
         let mut steps: FuturesUnordered<LocalBoxFuture<'_, Result<Step<'_, D>, PoolError>>> = idle
-            .map(|(id, disk, group)| Beaten { id, disk, group, _busy: Busy(busy, id) })
+            .map(|(id, disk, group)| Beaten { id, disk, group, is_worn: false, _busy: Busy(busy, id) })
             .map(|disk| self.look_before(&mark, disk).boxed_local())
             .collect();
         let is_all = steps.len() == all;
@@ -129,22 +147,32 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let sight = Sight::of(&*beaten.disk, self.id(), beaten.id, Some(mark)).await;
         let written = self.shared.claim.written.borrow().get(&beaten.id).copied();
         let last = sight.last_mark(mark, written);
-        sight.loss.map_or(Ok(Step::Looked(beaten, last)), |loss| Err(self.lose(loss)))
+        let is_worn = sight.lacks_mark(mark, written);
+        if let Some(loss) = sight.loss {
+            return Err(self.lose(loss));
+        }
+        Ok(Step::Looked(Beaten { is_worn, ..beaten }, last))
     }
 
     /// One disk says once more that the pool is ours, and nothing else by then.
     async fn mark_one<'a>(&self, mark: &Owner, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
-        let Beaten { id, ref disk, group, .. } = beaten;
+        let Beaten { id, ref disk, group, is_worn, .. } = beaten;
         // A disk that cannot be read or written is found out by those who use it for more than this.
         let written = write_mark(&**disk, self.id(), id, mark).await;
         if written.is_ok() {
-            self.shared.claim.written.borrow_mut().insert(id, mark.beat);
+            self.shared.claim.note_written(id, mark.beat, is_worn);
         }
         let sight = Sight::of(&**disk, self.id(), id, Some(mark)).await;
         if let Some(loss) = sight.loss {
             return Err(self.lose(loss));
         }
         Ok(Step::Marked(written.and(sight.marks).ok().map(|_| group)))
+    }
+
+    /// The members whose last mark was damaged or gone and that were given it anew since this was asked last. One that loses
+    /// its mark again and again is told once.
+    pub fn take_mended_marks(&self) -> Vec<Uuid> {
+        self.shared.claim.mended.take()
     }
 
     /// The pool is not ours any more, unless it was let go of meanwhile.
