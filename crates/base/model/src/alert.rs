@@ -41,6 +41,9 @@ pub struct AlertFacts {
     pub last: Timestamp,
     /// How often it has come.
     pub times: u64,
+    /// True where it stays until an operator takes note of it, if nothing else ends it before.
+    #[serde(default)]
+    pub waits_for_you: bool,
 }
 
 /// Somebody who is told of alerts.

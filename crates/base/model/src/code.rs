@@ -185,6 +185,8 @@ catalogue! {
     1871 RECEIVER_UNKNOWN      NotFound    "No receiver of alerts has this name.";
     1872 SILENCE_UNKNOWN       NotFound    "This is not silenced.";
     1873 RECEIVER_AWAY         Unavailable "The receiver could not be told.";
+    1874 ALERT_UNKNOWN         NotFound    "No active alert has this number.";
+    1875 ALERT_STANDS          Refused     "The alert ends by itself once it is not so any more.";
     1901 INTERNAL              Internal    "Blockyard has a bug.";
 }
 

@@ -172,6 +172,9 @@ pub struct DiskCounters {
     /// How long operations took, all together: through `busy_ns`, how many were under way at once.
     #[serde(default)]
     pub waited_ns: u64,
+    /// For how long at least the operation has been under way that has been so longest.
+    #[serde(default)]
+    pub oldest_ns: u64,
 }
 
 impl Label {

@@ -94,7 +94,9 @@ pub use network::Network;
 pub use operation::{OperationId, OperationKind, OperationReport};
 pub use order::{GroupSpec, Order, VolumeSpec};
 pub use policy::{PoolPolicy, RepairMode, RepairPolicy, ScrubEvery, ScrubPolicy, SpacePolicy, Window};
-pub use pool::{GroupReport, LogReport, LogState, MemberReport, MemberState, PoolReport, PoolState, Progress};
+pub use pool::{
+    GroupReport, LogReport, LogState, MemberReport, MemberState, PoolReport, PoolState, Progress, SpaceState,
+};
 pub use portal::{
     Balance, ISCSI_PORT, PORTAL_SETTINGS, Portal, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState,
     only_fronts,

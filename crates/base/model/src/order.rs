@@ -331,6 +331,8 @@ pub enum Order {
     Volumes,
     /// What all open volumes are called, also those that are not whole yet → `Report::VolumeNames`, sorted.
     VolumeNames,
+    /// The volumes of open pools that do not serve → `Report::Volumes`.
+    HeldVolumes,
     /// One open volume → `Report::Volumes`, of one or none.
     Volume {
         /// Which.

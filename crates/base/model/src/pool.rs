@@ -23,6 +23,9 @@ pub struct PoolReport {
     pub size: Size,
     /// How much they take.
     pub used: Size,
+    /// Whether volumes that take space as they are written still find some.
+    #[serde(default)]
+    pub space: SpaceState,
     /// How many volumes it has.
     pub volumes: u32,
     /// Its disk groups.
@@ -64,6 +67,21 @@ pub enum PoolState {
     Failed,
     /// It is known, but could not be opened: too many of its disks were not found, or their metadata cannot be read.
     Missing,
+}
+
+/// How full a pool is, by its thresholds, best first. Only of pools that have volumes which take space as they are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SpaceState {
+    /// Below its thresholds.
+    #[default]
+    Enough,
+    /// Above the soft threshold: more disks should be thought of.
+    Low,
+    /// Above the hard threshold: writes will be refused soon.
+    NearlyFull,
+    /// Writes that need space are refused.
+    Full,
 }
 
 /// The log device of a pool: what volumes with the policy `back` are acknowledged from.

@@ -66,6 +66,19 @@ pub struct Problem {
     pub action: String,
 }
 
+impl Problem {
+    /// True where it is about the pool, its log or one of its volumes.
+    #[must_use]
+    pub fn concerns_pool(&self, pool: &Name) -> bool {
+        let (kind, name) = self.subject.rsplit_once(' ').unwrap_or(("", &self.subject));
+        match kind {
+            "pool" | "log of pool" => name == pool.as_str(),
+            "volume" => name.split_once('/').is_some_and(|(of, _)| of == pool.as_str()),
+            _ => false,
+        }
+    }
+}
+
 impl Severity {
     /// The severity in one word, as tables show it.
     #[must_use]

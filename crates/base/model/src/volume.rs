@@ -26,6 +26,9 @@ pub struct VolumeReport {
     pub backend: Backend,
     /// How it is.
     pub state: VolumeState,
+    /// Why it does not serve, where it does not and that is known.
+    #[serde(default)]
+    pub why: Option<String>,
     /// What hosts have done with it since it was opened.
     pub counters: VolumeCounters,
     /// What it takes of its pool, where it has a map of its own.
@@ -57,7 +60,7 @@ impl VolumeReport {
         size: Size,
         block_bytes: u32,
         backend: Backend,
-        state: VolumeState,
+        (state, why): (VolumeState, Option<String>),
     ) -> Self {
         let counters = VolumeCounters::default();
         let (space, policy, cache, copy, reservation, sanitize) = (None, None, None, None, None, None);
@@ -68,6 +71,7 @@ impl VolumeReport {
             block_bytes,
             backend,
             state,
+            why,
             counters,
             space,
             policy,

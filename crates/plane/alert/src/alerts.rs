@@ -7,8 +7,8 @@ use crate::request::{NewReceiver, NewSilence, SetReceiver};
 use crate::send;
 use control::{Control, Wanted, now};
 use model::{
-    AlertReport, EventSeverity, Name, ReceiverReport, ReceiverTest, Refusal, SilenceReport, Subject, SubjectKind, code,
-    event,
+    AlertReport, EventSeverity, Name, Problem, ReceiverReport, ReceiverTest, Refusal, Severity, SilenceReport, Subject,
+    SubjectKind, code, event,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -102,7 +102,6 @@ impl Alerts {
                 SubjectKind::Receiver => {
                     name == crate::AUDIT_RECEIVER || receivers.keys().any(|receiver| receiver.as_str() == name)
                 }
-                SubjectKind::Node if alert.code == event::ISNS_FAILED => state.isns.is_some(),
                 _ => true,
             }
         };
@@ -115,7 +114,15 @@ impl Alerts {
         Ok(())
     }
 
-    /// What is wrong now, the worst first.
+    /// What is wrong now, looked at for this question, the worst first.
+    ///
+    /// *Errors*: the data plane is gone.
+    pub async fn active_now(&self) -> Result<Vec<AlertReport>, Refusal> {
+        self.look().await?;
+        Ok(self.active())
+    }
+
+    /// What was wrong at the last look, the worst first.
     pub fn active(&self) -> Vec<AlertReport> {
         let books = self.book();
         let report = |(number, alert): (u64, &Alert)| AlertReport {
@@ -196,6 +203,29 @@ impl Alerts {
         self.receiver(name)
     }
 
+    /// An operator has taken note of the alert: of what has happened and is over, or of what nothing else ends.
+    ///
+    /// *Errors*: there is none of this number, or it ends by itself.
+    pub fn acknowledge(&self, number: u64) -> Result<AlertReport, Refusal> {
+        let active = self.active().into_iter().find(|alert| alert.facts.number == number);
+        let report = active.ok_or_else(|| {
+            let message = format!("no alert has the number {number} and is still there");
+            Refusal::new(code::ALERT_UNKNOWN, message, "see blockyard alert active")
+        })?;
+        if !report.facts.waits_for_you {
+            let message = format!("alert {number} ends by itself once it is not so any more");
+            let hint = format!("{}; or silence it with blockyard alert silence", report.facts.action);
+            return Err(Refusal::new(code::ALERT_STANDS, message, hint));
+        }
+        let facts = &report.facts;
+        if control::stands(facts.code) {
+            let sentence = format!("an operator has taken note: {}", facts.sentence);
+            self.control.tell(event::ACKNOWLEDGED, facts.subject.clone(), sentence);
+        }
+        self.change(|book| book.end(number, now()));
+        Ok(report)
+    }
+
     /// Somebody is told no more.
     ///
     /// *Errors*: there is none of this name, or it could not be written.
@@ -212,6 +242,7 @@ impl Alerts {
         }
         self.delivered.lock().unwrap_or_else(PoisonError::into_inner).retain(|(receiver, _), _| receiver != name);
         self.change(|book| book.forget_receiver(name));
+        self.control.unnotice(event::RECEIVER_AWAY, &Subject::new(SubjectKind::Receiver, name));
     }
 
     pub(crate) fn control(&self) -> &Control {
@@ -328,23 +359,18 @@ impl Alerts {
         if !self.receivers().contains_key(name) {
             return;
         }
-        let mut is_news = false;
-        self.change(|book| {
-            is_news = match sent {
-                Ok(_) => book.note_success(name, now()),
-                Err(why) => book.note_failure(name, why, now()),
-            };
+        self.change(|book| match sent {
+            Ok(_) => book.note_success(name, now()),
+            Err(why) => book.note_failure(name, why, now()),
         });
         let subject = Subject::new(SubjectKind::Receiver, name);
         match sent {
-            Ok(_) if is_news => {
-                self.control.tell(event::RECEIVER_BACK, subject, format!("receiver {name} is told again"))
+            Ok(_) => {
+                let sentence = format!("receiver {name} is told again");
+                self.control.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, &sentence);
             }
-            Err(why) if is_news => {
-                let sentence = format!("receiver {name} cannot be told of alerts: {why}; it is tried again");
-                self.control.tell(event::RECEIVER_AWAY, subject, sentence);
-            }
-            _ => {}
+            // The first failure after a start is news again: the status is to say so.
+            Err(why) => self.control.notice(event::RECEIVER_AWAY, subject, away(name, why)),
         }
     }
 
@@ -424,6 +450,17 @@ fn keep(control: &Control, name: &str, value: &impl Serialize) -> Result<(), Ref
         Refusal::new(code::INTERNAL, format!("{name} cannot be said in JSON"), "report this with the daemon's log")
     })?;
     control.keep_document(name, value)
+}
+
+/// A receiver that cannot be told.
+fn away(name: &Name, why: &str) -> Problem {
+    Problem {
+        severity: Severity::Warning,
+        subject: format!("receiver {name}"),
+        state: "not told of alerts".to_owned(),
+        meaning: format!("{why}; it is tried again"),
+        action: format!("see to that, and try it with blockyard alert test {name}"),
+    }
 }
 
 fn unknown(name: &Name) -> Refusal {

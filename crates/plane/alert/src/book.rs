@@ -72,8 +72,6 @@ pub struct Alert {
 pub enum How {
     /// It is looked at.
     Looked,
-    /// An event says so.
-    Until,
     /// It is over when it has happened.
     Passing,
 }
@@ -98,6 +96,32 @@ pub struct Fare {
     pub is_away: bool,
 }
 
+/// What an alert tells of.
+struct News {
+    topic: EventCode,
+    code: EventCode,
+    subject: Subject,
+    severity: EventSeverity,
+    sentence: String,
+    action: String,
+    details: Vec<String>,
+}
+
+impl News {
+    fn of(condition: &Condition) -> Self {
+        let Condition { topic, code, subject, problem, details, .. } = condition;
+        Self {
+            topic: *topic,
+            code: *code,
+            subject: subject.clone(),
+            severity: condition.severity(),
+            sentence: condition.sentence(),
+            action: problem.action.clone(),
+            details: details.clone(),
+        }
+    }
+}
+
 impl Book {
     /// What is wrong now, by number.
     pub fn active(&self) -> impl Iterator<Item = (u64, &Alert)> {
@@ -112,7 +136,7 @@ impl Book {
     /// This is how things are now; what is not there any more has ended, unless nobody knows.
     pub fn look(&mut self, found: &Conditions, now: Timestamp) {
         for condition in &found.there {
-            self.raise(condition.clone(), How::Looked, 0, now);
+            self.raise(News::of(condition), How::Looked, 0, now);
         }
         let is_there = |alert: &Alert| {
             let key = |topic, subject: &Subject| topic == alert.topic && *subject == alert.subject;
@@ -147,19 +171,13 @@ impl Book {
     }
 
     fn hear_one(&mut self, event: &Event, fresh: u64, now: Timestamp) {
-        for alert in self.alerts.values_mut().filter(|alert| alert.ended.is_none() && alert.subject == event.subject) {
-            if matches!(rule::of(alert.code), Rule::Until { ends, .. } if ends.contains(&event.code)) {
-                (alert.ended, alert.changed) = (Some(now), now);
-            }
-        }
-        let (topic, how) = match rule::of(event.code) {
-            Rule::Until { topic, .. } => (topic, How::Until),
-            Rule::Passing => (event.code, How::Passing),
-            Rule::Often(times) if event.times >= times => (event.code, How::Passing),
+        match rule::of(event.code) {
+            Rule::Passing => {}
+            Rule::Often(times) if event.times >= times => {}
             Rule::Often(_) | Rule::Not => return,
-        };
-        let condition = Condition {
-            topic,
+        }
+        let news = News {
+            topic: event.code,
             code: event.code,
             subject: event.subject.clone(),
             severity: event.severity,
@@ -167,12 +185,12 @@ impl Book {
             action: String::new(),
             details: Vec::new(),
         };
-        self.raise(condition, how, fresh, now);
+        self.raise(news, How::Passing, fresh, now);
     }
 
     /// The condition holds: it is an alert, or the one that there is.
-    fn raise(&mut self, condition: Condition, how: How, times: u64, now: Timestamp) {
-        let Condition { topic, code, subject, severity, sentence, action, details } = condition;
+    fn raise(&mut self, news: News, how: How, times: u64, now: Timestamp) {
+        let News { topic, code, subject, severity, sentence, action, details } = news;
         let same = |alert: &&mut Alert| {
             let ended = alert.ended.is_some_and(|ended| now.apart(ended) > AGAIN);
             alert.topic == topic && alert.subject == subject && !ended
@@ -227,6 +245,13 @@ impl Book {
         let old = self.alerts.iter().find(|(_, alert)| alert.ended.is_some() || alert.how == How::Passing);
         let old = old.or_else(|| self.alerts.iter().next()).map(|(&number, _)| number);
         old.map(|number| self.alerts.remove(&number));
+    }
+
+    /// The alert of this number has ended.
+    pub fn end(&mut self, number: u64, now: Timestamp) {
+        if let Some(alert) = self.alerts.get_mut(&number) {
+            (alert.ended, alert.changed) = (Some(now), now);
+        }
     }
 
     /// What is about something that is not there any more has ended.
@@ -285,7 +310,8 @@ impl Alert {
     /// What it is, under this number.
     pub fn facts(&self, number: u64) -> AlertFacts {
         let Self { code, severity, subject, sentence, action, details, since, last, times, .. } = self.clone();
-        AlertFacts { number, code, severity, subject, sentence, action, details, since, last, times }
+        let waits_for_you = self.how == How::Passing || control::waits_for_operator(code);
+        AlertFacts { number, code, severity, subject, sentence, action, details, since, last, times, waits_for_you }
     }
 
     /// Those who were told.

@@ -1,9 +1,10 @@
 //! What is asked about alerts: the bodies of those requests.
 
 use control::request::SecretText;
-use model::{EventSeverity, MailTls, Name, Span, WebhookForm};
+use model::{EventSeverity, MailTls, Name, Refusal, Span, WebhookForm, code};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// Tell somebody of alerts: by mail where `to` and `smtp` are given, by an HTTP request where `url` is.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -67,4 +68,18 @@ pub struct NewSilence {
 pub struct OldSilence {
     /// What it is about.
     pub what: String,
+}
+
+/// The number of an alert, as its path has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema)]
+pub struct AlertNumber(pub u64);
+
+impl FromStr for AlertNumber {
+    type Err = Refusal;
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        text.parse().map(Self).map_err(|_| {
+            let message = format!("\"{}\" is no number of an alert", text.escape_debug());
+            Refusal::new(code::REQUEST_INVALID, message, "see blockyard alert active")
+        })
+    }
 }

@@ -13,9 +13,9 @@ use crate::refused::Written;
 use crate::state::{DiskRecord, PoolRecord, ReadOnlyRecord};
 use crate::{AuditHead, Engine, Settings, State, Store};
 use model::{
-    Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, Subject, SubjectKind, code, event,
+    DiskName, Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, Subject, SubjectKind, code, event,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{MutexGuard, watch};
@@ -60,6 +60,8 @@ pub(crate) struct Seen {
     pub(crate) copied: u64,
     /// True where the state folder was not the one that was opened.
     pub(crate) replaced: bool,
+    /// Disks that did not answer.
+    pub(crate) stalled: BTreeSet<DiskName>,
     /// When all of the array was looked at last.
     pub(crate) looked: Option<Instant>,
 }

@@ -1,12 +1,15 @@
 //! The log of what has happened: bounded, durable, without the same line over and over.
 
-use crate::Store;
-use model::{Event, EventSeverity, Raised, Refusal, Timestamp, event};
-use std::collections::{BTreeSet, VecDeque};
+use crate::{Store, standing};
+use model::{Event, EventCode, EventSeverity, Raised, Refusal, Subject, Timestamp, event};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many events are kept.
 pub const EVENTS_KEPT: usize = 2048;
+
+/// The most events that are kept because what they tell of is still so; of more, the oldest go.
+const STANDING_MAX: usize = 512;
 
 /// How far back an equal event is looked for, in events and in seconds from when it happened last.
 const FOLD_EVENTS: usize = 64;
@@ -27,6 +30,39 @@ struct Kept {
     unwritten: BTreeSet<u64>,
     /// The lowest number that was never given.
     free: u64,
+    standing: Standing,
+}
+
+/// The numbers of the events that tell of what is still so, by topic and subject.
+#[derive(Default)]
+struct Standing(BTreeMap<(EventCode, Subject), u64>);
+
+impl Standing {
+    fn of(events: &VecDeque<Event>) -> Self {
+        let mut standing = Self::default();
+        events.iter().for_each(|event| standing.hear(event.number, event.code, &event.subject));
+        standing
+    }
+
+    /// This has happened, after all that was heard before.
+    fn hear(&mut self, number: u64, code: EventCode, subject: &Subject) {
+        self.0.retain(|(topic, of), _| {
+            let stands = standing::of(*topic).expect("only what stands is kept");
+            let ends = stands.ends.contains(&code) || stands.by_hand && code == event::ACKNOWLEDGED;
+            of != subject || !ends
+        });
+        if let Some(stands) = standing::of(code) {
+            self.0.insert((stands.topic, subject.clone()), number);
+        }
+        while self.0.len() > STANDING_MAX {
+            let oldest = self.0.iter().min_by_key(|(_, number)| **number).map(|(key, _)| key.clone());
+            oldest.map(|key| self.0.remove(&key));
+        }
+    }
+
+    fn has(&self, number: u64) -> bool {
+        self.0.values().any(|standing| *standing == number)
+    }
 }
 
 /// Which events are asked for.
@@ -48,7 +84,9 @@ impl EventLog {
     /// *Errors*: the file cannot be read.
     pub fn open(store: &Store) -> Result<Self, Refusal> {
         let (events, free) = store.events()?;
-        Ok(Self { kept: Mutex::new(Kept { events: events.into(), free, ..Kept::default() }) })
+        let events = VecDeque::from(events);
+        let standing = Standing::of(&events);
+        Ok(Self { kept: Mutex::new(Kept { events, free, standing, ..Kept::default() }) })
     }
 
     /// These have happened, durably. Equal ones that follow each other closely are counted as one.
@@ -56,16 +94,33 @@ impl EventLog {
     /// *Errors*: the file cannot be written; they are told all the same, and written with the next ones.
     pub fn add(&self, store: &Store, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut kept = self.kept();
-        let Kept { events, unwritten, free } = &mut *kept;
-        unwritten.extend(raised.into_iter().map(|raised| enter(events, free, raised)));
-        let surplus = events.len().saturating_sub(EVENTS_KEPT);
-        events.drain(..surplus);
+        let Kept { events, unwritten, free, standing } = &mut *kept;
+        for raised in raised {
+            let (code, subject) = (raised.code, raised.subject.clone());
+            let number = enter(events, free, raised);
+            standing.hear(number, code, &subject);
+            unwritten.insert(number);
+        }
+        let mut surplus = events.len().saturating_sub(EVENTS_KEPT);
+        if surplus > 0 {
+            events.retain(|event| {
+                let goes = surplus > 0 && !standing.has(event.number);
+                surplus -= usize::from(goes);
+                !goes
+            });
+        }
         if unwritten.is_empty() {
             return Ok(());
         }
         store.keep_events(events, unwritten)?;
         unwritten.clear();
         Ok(())
+    }
+
+    /// The events that tell of what is still so and cannot be looked at, oldest first.
+    pub fn standing(&self) -> Vec<Event> {
+        let kept = self.kept();
+        kept.events.iter().filter(|event| kept.standing.has(event.number)).cloned().collect()
     }
 
     /// The events that are asked for, oldest first.

@@ -7,7 +7,7 @@ use model::{EventCode, Problem, Subject};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-type Known = BTreeMap<(EventCode, Subject), Problem>;
+pub(crate) type Known = BTreeMap<(EventCode, Subject), Problem>;
 
 /// What is wrong now.
 #[derive(Default)]
@@ -34,6 +34,11 @@ impl Control {
             tracing::warn!("{sentence}");
             self.raise(code, subject, sentence);
         }
+    }
+
+    /// What it was wrong about is not there any more.
+    pub fn unnotice(&self, code: EventCode, subject: &Subject) {
+        self.noticed.known().remove(&(code, subject.clone()));
     }
 
     /// It is wrong no longer, which is the event `ends`; nothing where it was not wrong.

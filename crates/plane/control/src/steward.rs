@@ -1,10 +1,12 @@
 //! What is done without being asked: events are written down, and lost members are seen to.
 
+use crate::verdict::of_stalled;
 use crate::{Control, Wanted};
 use model::{
-    Event, EventCode, Name, Order, PoolState, Raised, Refusal, Report, Subject, SubjectKind, Timestamp, code, event,
+    DiskName, Event, EventCode, Name, Order, PoolState, Problem, Raised, Refusal, Report, Subject, SubjectKind,
+    Timestamp, code, event,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::time::{Instant, sleep, timeout};
@@ -83,6 +85,7 @@ impl Control {
         seen.looked = Some(Instant::now());
         self.note_replaced(&mut seen.replaced);
         self.note_pool_states(&mut seen.pools).await?;
+        self.note_stalled(&mut seen.stalled).await?;
         if self.store.serves_older() {
             // An older version may call a disk a spare that holds data since.
             return self.note_refused().await;
@@ -132,6 +135,22 @@ impl Control {
             tracing::warn!(%refusal, "the disks of pools have no copy of the latest state");
         }
         *copied = version;
+    }
+
+    /// A disk that does not answer, and one that does so again, is an event.
+    async fn note_stalled(&self, seen: &mut BTreeSet<DiskName>) -> Result<(), Refusal> {
+        let (disks, pools) = (self.disks().await?, self.pools().await?);
+        let stalled = disks.iter().filter_map(|disk| Some((disk.name.clone()?, of_stalled(disk, &pools)?)));
+        let stalled: BTreeMap<DiskName, Problem> = stalled.collect();
+        for (name, problem) in stalled.iter().filter(|(name, _)| !seen.contains(*name)) {
+            let sentence = format!("disk {name} does not answer: {}", problem.meaning);
+            self.raise(event::DISK_STALLED, Subject::disk(name), sentence);
+        }
+        for name in seen.iter().filter(|name| !stalled.contains_key(*name)) {
+            self.raise(event::DISK_ANSWERS, Subject::disk(name), format!("disk {name} answers again"));
+        }
+        *seen = stalled.into_keys().collect();
+        Ok(())
     }
 
     /// A pool that is better or worse than at the last look is an event.

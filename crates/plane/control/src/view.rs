@@ -9,8 +9,8 @@ use crate::{Control, State};
 use model::{
     ChapAlgorithm, Demand, DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, LatencyReport,
     MemberReport, Name, Network, Order, PoolReport, PoolState, PortalPolicy, PortalReport, PortalState, Refusal,
-    RefusedLogin, SessionDetail, SessionEnd, SessionReport, Size, SpareReport, TaskReport, VolumeId, VolumeName,
-    VolumeReport, VolumeState, is_shown_in, only_fronts, spread,
+    RefusedLogin, SessionDetail, SessionEnd, SessionReport, Size, SpaceState, SpareReport, TaskReport, VolumeId,
+    VolumeName, VolumeReport, VolumeState, is_shown_in, only_fronts, spread,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -193,6 +193,7 @@ impl Control {
             state: PoolState::Missing,
             size: Size::ZERO,
             used: Size::ZERO,
+            space: SpaceState::Enough,
             volumes: 0,
             groups: Vec::new(),
             log: None,
@@ -224,6 +225,13 @@ impl Control {
         volumes.extend(lost.map(lost_volume));
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(volumes)
+    }
+
+    /// The volumes that do not serve: those whose file was not found, and those of open pools that are held back.
+    pub(crate) async fn volumes_away(&self) -> Result<Vec<VolumeReport>, Refusal> {
+        let mut away = self.lost_volumes().await?;
+        away.extend(self.engine.volumes(Order::HeldVolumes).await?);
+        Ok(away)
     }
 
     /// Volumes without a pool whose file was not found.
@@ -352,7 +360,8 @@ impl Control {
 /// A volume that the state knows, and whose file was not found.
 fn lost_volume((name, record): (&VolumeName, &VolumeRecord)) -> VolumeReport {
     let VolumeRecord { id, size, block_bytes, backend } = record;
-    VolumeReport::away(name.clone(), *id, *size, *block_bytes, backend.clone(), VolumeState::Missing)
+    let state = (VolumeState::Missing, None);
+    VolumeReport::away(name.clone(), *id, *size, *block_bytes, backend.clone(), state)
 }
 
 impl PresentationReport {

@@ -127,14 +127,14 @@ pub struct Facts {
 
 fn is_question(order: &Order) -> bool {
     use Order::{
-        Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, Latencies, NextEvents, NextRecorded, Pools,
-        Portals, Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots, StartTrace, Status, StopRecording,
-        StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
+        Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, Latencies, NextEvents,
+        NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots, StartTrace,
+        Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
     };
     // A session may take its time to end; nothing else waits for that.
     let of_sessions = matches!(order, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
     let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
-    let of_volumes = matches!(order, Volume { .. } | Volumes | VolumeNames | Snapshots);
+    let of_volumes = matches!(order, Volume { .. } | Volumes | VolumeNames | HeldVolumes | Snapshots);
     let lists = of_volumes || matches!(order, Disks | Pools | Sessions | Portals | RefusedLogins);
     let records = matches!(order, Record { .. } | NextRecorded { .. } | StopRecording { .. });
     // A trace changes nothing of its volume.

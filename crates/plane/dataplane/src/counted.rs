@@ -3,7 +3,8 @@
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use model::DiskCounters;
 use shard::Time;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::fmt;
 
 /// A device that counts.
@@ -13,16 +14,22 @@ pub struct Counted<D> {
     counters: Cell<DiskCounters>,
     /// Operations under way, and since when that number is so.
     under_way: Cell<(u32, Time)>,
+    /// How many of them began in which tick, oldest first; the first is not zero.
+    begun: RefCell<VecDeque<(u64, u32)>>,
 }
 
-/// An operation under way, until this is dropped.
-struct Flight<'a, D>(&'a Counted<D>);
+/// An operation under way, until this is dropped: on which disk, and the tick in which it began.
+struct Flight<'a, D>(&'a Counted<D>, u64);
+
+/// A tick has 2^28 ns, a quarter of a second: fine enough for who asks what hangs.
+const TICK_BITS: u32 = 28;
 
 impl<D> Counted<D> {
     /// The device, with nothing counted yet; `now` tells the time.
     pub fn new(device: D, now: impl Fn() -> Time + 'static) -> Self {
         let since = now();
-        Self { device, now: Box::new(now), counters: Cell::default(), under_way: Cell::new((0, since)) }
+        let (counters, begun) = Default::default();
+        Self { device, now: Box::new(now), counters, under_way: Cell::new((0, since)), begun }
     }
 
     /// The device below.
@@ -33,7 +40,7 @@ impl<D> Counted<D> {
     /// What was counted so far.
     pub fn counters(&self) -> DiskCounters {
         self.advance();
-        self.counters.get()
+        DiskCounters { oldest_ns: self.oldest_ns(), ..self.counters.get() }
     }
 
     /// Operations that have no answer yet.
@@ -55,10 +62,33 @@ impl<D> Counted<D> {
         count
     }
 
+    /// For how long at least the oldest operation has been under way.
+    fn oldest_ns(&self) -> u64 {
+        let now = self.under_way.get().1.0;
+        self.begun.borrow().front().map_or(0, |(tick, _)| now.saturating_sub((tick + 1) << TICK_BITS))
+    }
+
     fn begin(&self) -> Flight<'_, D> {
         let count = self.advance() + 1;
-        self.under_way.set((count, self.under_way.get().1));
-        Flight(self)
+        let (_, now) = self.under_way.get();
+        self.under_way.set((count, now));
+        let tick = now.0 >> TICK_BITS;
+        let mut begun = self.begun.borrow_mut();
+        match begun.back_mut().filter(|(last, _)| *last == tick) {
+            Some((_, count)) => *count += 1,
+            None => begun.push_back((tick, 1)),
+        }
+        Flight(self, tick)
+    }
+
+    fn end(&self, tick: u64) {
+        let mut begun = self.begun.borrow_mut();
+        if let Some((_, count)) = begun.iter_mut().rev().find(|(began, _)| *began == tick) {
+            *count -= 1;
+        }
+        while begun.front().is_some_and(|(_, count)| *count == 0) {
+            begun.pop_front();
+        }
     }
 
     fn count_write(&self, result: Result<Written, IoError>, bytes: usize) -> Result<Written, IoError> {
@@ -83,6 +113,7 @@ impl<D> Drop for Flight<'_, D> {
     fn drop(&mut self) {
         let count = self.0.advance() - 1;
         self.0.under_way.set((count, self.0.under_way.get().1));
+        self.0.end(self.1);
     }
 }
 

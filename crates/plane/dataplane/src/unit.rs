@@ -474,6 +474,7 @@ impl<W: World> Unit<W> {
             block_bytes: geometry.block_bytes,
             backend: self.backend.clone(),
             state: VolumeState::Online,
+            why: None,
             counters: self.counters(),
             space: None,
             policy: self.store.policed().map(|_| self.policy.get()),
@@ -506,8 +507,13 @@ pub fn reports<W: World>(seat: &Seat<W>) -> Vec<VolumeReport> {
         let count = reports[first..].iter().take_while(|report| of_pool(report)).count();
         pool.describe_space(&mut reports[first..first + count]);
     }
-    reports.extend(seat.pools.borrow().values().flat_map(|pool| pool.held_reports()));
+    reports.extend(held_reports(seat));
     reports
+}
+
+/// The volumes of the pools at home here that do not serve.
+pub fn held_reports<W: World>(seat: &Seat<W>) -> Vec<VolumeReport> {
+    seat.pools.borrow().values().flat_map(|pool| pool.held_reports()).collect()
 }
 
 /// The report of one that is at home here.

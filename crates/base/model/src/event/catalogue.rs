@@ -43,9 +43,11 @@ catalogue! {
     107 DISK_FAILING       Critical "A disk says that it fails, or cannot read what it holds.";
     108 FILE_SYSTEM_FULL   Warning  "A file system that disks or volumes are files on has no room left.";
     109 FILE_SYSTEM_ROOM   Info     "A file system that disks or volumes are files on has room again.";
+    110 DISK_STALLED       Critical "A disk does not answer; commands of hosts may wait for it.";
     111 SPARE_TOOK_OVER    Info     "A spare has taken the place of a lost member.";
     112 SPARE_NONE         Warning  "A member is lost, and no spare fits.";
     113 SPARE_REFUSED      Warning  "A spare could not take the place of a lost member.";
+    114 DISK_ANSWERS       Info     "A disk that did not answer does so again.";
 
     201 REBUILD_BEGAN      Info     "A member is being filled.";
     202 REBUILD_ENDED      Info     "A member is filled and in service.";
@@ -145,6 +147,7 @@ catalogue! {
     911 MEMORY_SHORT       Warning  "Memory is short; the read cache has given some back.";
     912 MEMORY_ENOUGH      Info     "Memory is no longer short; the read cache has its size again.";
     913 MEMORY_REDUCED     Warning  "Configured memory does not fit into the memory limit; less is used.";
+    914 ACKNOWLEDGED       Info     "An operator has taken note of what nothing else ends.";
     921 STATE_OLDER        Critical "The latest state is damaged and an older version is served; changes are refused until it is accepted.";
     922 STATE_ACCEPTED     Warning  "An operator has accepted an older version of the state.";
     923 STATE_REPLACED     Critical "The state folder was deleted, moved or replaced while the daemon runs; changes are refused.";

@@ -78,6 +78,18 @@ Example:
         #[arg(long)]
         off: bool,
     },
+    /// Take note of an alert that nothing else ends
+    #[command(
+        visible_alias = "ack",
+        after_help = "What has happened and is over, and what only you can judge, such as blocks that are lost. The audit says who has.
+
+Example:
+  blockyard alert acknowledge 12"
+    )]
+    Acknowledge {
+        /// The number of the alert, as blockyard alert active has it
+        number: u64,
+    },
     /// List what nobody is told of for a while
     #[command(after_help = "Example:\n  blockyard alert silenced")]
     Silenced(ListOptions),

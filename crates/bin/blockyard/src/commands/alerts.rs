@@ -32,6 +32,12 @@ pub fn run(desk: &Desk, command: AlertCommand) -> Result<(), Failure> {
             desk.out.said(&format!("receiver {name} is told no more"))
         }
         AlertCommand::Silence { what, lasts, .. } => silence(desk, what.join(" "), lasts),
+        AlertCommand::Acknowledge { number } => {
+            let path = format!("/alerts/{number}/acknowledge");
+            let answer = desk.client.post(&path, &serde_json::json!({}), "alert")?;
+            let AlertReport { facts, .. } = answer.decode()?;
+            desk.out.done(&answer, &format!("alert {number} is acknowledged: {}", facts.sentence))
+        }
         AlertCommand::Silenced(options) => silenced(desk, &options),
     }
 }

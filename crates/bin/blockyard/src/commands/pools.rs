@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::progress::{self, Patience};
 use control::request::{AddGroup, GrowPool, ImportPool, NewGroup, NewPool, Removal};
-use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Refusal, Size, code};
+use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Problem, Refusal, Size, StatusReport, code};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -132,11 +132,16 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
 
 fn show(desk: &Desk, name: &model::Name) -> Result<(), Failure> {
     let answer = desk.client.get(&pool_path(name), "pool")?;
-    if desk.out.is_json() { desk.out.json(&answer) } else { put(&drawn(&answer.decode()?)) }
+    if desk.out.is_json() {
+        return desk.out.json(&answer);
+    }
+    let status: StatusReport = desk.client.get("/status", "status")?.decode()?;
+    let problems: Vec<&Problem> = status.problems.iter().filter(|problem| problem.concerns_pool(name)).collect();
+    put(&drawn(&answer.decode()?, &problems))
 }
 
 /// The pool as a drawing: its groups, its disks, its rebuild.
-fn drawn(pool: &PoolReport) -> String {
+fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
     let mut text = format!("pool {}: {}\n", pool.name, pool.state.as_str());
     let mut line = |args: std::fmt::Arguments<'_>| {
         text.write_fmt(args).expect("a string takes all text");
@@ -146,6 +151,9 @@ fn drawn(pool: &PoolReport) -> String {
         Some(why) => line(format_args!("  read-only: {why}; {}", pool.way_to_write())),
         None if pool.imported_read_only => line(format_args!("  read-only: imported so")),
         None => {}
+    }
+    for Problem { subject, state, meaning, action, .. } in problems {
+        line(format_args!("  {subject} is {state}: {meaning}; {action}"));
     }
     line(format_args!("  size    {}, used {}, free {}", pool.size, pool.used.iec(), pool.free().iec()));
     line(format_args!("  volumes {}", pool.volumes));

@@ -28,6 +28,7 @@ mod state;
 mod steps;
 mod systemd;
 mod tune;
+mod verdict;
 
 use self::lab::{Lab, run_in};
 use serde_json::{Value, json};

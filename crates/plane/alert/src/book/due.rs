@@ -86,19 +86,16 @@ impl Book {
         }
     }
 
-    /// The receiver has heard what was said; true when it could not be told before.
-    pub fn note_success(&mut self, receiver: &Name, now: Timestamp) -> bool {
+    /// The receiver has heard what was said.
+    pub fn note_success(&mut self, receiver: &Name, now: Timestamp) {
         let fare = self.fares.entry(receiver.clone()).or_default();
-        fare.succeeded = Some(now);
-        std::mem::take(&mut fare.is_away)
+        (fare.succeeded, fare.is_away) = (Some(now), false);
     }
 
-    /// The receiver could not be told; true when it could before.
-    pub fn note_failure(&mut self, receiver: &Name, why: &str, now: Timestamp) -> bool {
+    /// The receiver could not be told.
+    pub fn note_failure(&mut self, receiver: &Name, why: &str, now: Timestamp) {
         let fare = self.fares.entry(receiver.clone()).or_default();
-        let was_there = !fare.is_away;
         *fare = Fare { failed: Some(now), why: Some(why.to_owned()), is_away: true, ..std::mem::take(fare) };
-        was_there
     }
 
     /// The alert of this number.

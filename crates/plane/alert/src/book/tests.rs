@@ -1,7 +1,7 @@
 //! A book at a desk: time and events are told to it.
 
 use super::*;
-use model::{Raised, SubjectKind, event};
+use model::{Problem, Raised, Severity, SubjectKind, event};
 
 fn at(seconds: u64) -> Timestamp {
     Timestamp::from_unix(1_700_000_000 + seconds)
@@ -16,11 +16,16 @@ fn degraded(pool: &str) -> Condition {
         topic: event::POOL_DEGRADED,
         code: event::POOL_DEGRADED,
         subject: Subject::pool(&name(pool)),
-        severity: EventSeverity::Warning,
-        sentence: format!("pool {pool} is degraded"),
-        action: "replace it".to_owned(),
+        problem: problem(Severity::Warning, &format!("pool {pool}")),
         details: Vec::new(),
+        is_chosen: false,
     }
+}
+
+fn problem(severity: Severity, subject: &str) -> Problem {
+    let text = str::to_owned;
+    let (state, meaning, action) = (text("degraded"), text("it serves"), text("replace it"));
+    Problem { severity, subject: text(subject), state, meaning, action }
 }
 
 fn there(conditions: &[Condition]) -> Conditions {
@@ -99,7 +104,8 @@ fn alert_that_becomes_worse_is_told_again() {
     let mut book = Book::default();
     book.look(&there(&[degraded("tank")]), at(0));
     assert_eq!(told(&mut book, 10), [(1, State::Raised)]);
-    let failed = Condition { code: event::POOL_FAILED, severity: EventSeverity::Critical, ..degraded("tank") };
+    let problem = problem(Severity::Critical, "pool tank");
+    let failed = Condition { code: event::POOL_FAILED, problem, ..degraded("tank") };
     book.look(&there(std::slice::from_ref(&failed)), at(20));
     assert_eq!(told(&mut book, 40), [(1, State::Worse)]);
     book.look(&there(&[degraded("tank")]), at(50));
@@ -107,19 +113,20 @@ fn alert_that_becomes_worse_is_told_again() {
 }
 
 #[test]
-fn event_is_an_alert_until_the_one_that_ends_it() {
+fn what_has_happened_is_an_alert_until_somebody_takes_note_or_it_is_old() {
     let mut book = Book::default();
-    let tank = Subject::pool(&name("tank"));
-    book.hear(&[happened(7, event::POOL_FILLING, &tank)], at(0));
+    let node = Subject::new(SubjectKind::Node, &"n1");
+    book.hear(&[happened(7, event::CLOCK_STEPPED, &node)], at(0));
     assert_eq!(book.active().count(), 0, "what was there before the first look is no news");
-    book.hear(&[happened(7, event::POOL_FILLING, &tank), happened(8, event::POOL_FILLING, &tank)], at(1));
-    book.hear(&[happened(8, event::POOL_FILLING, &tank), happened(9, event::POOL_FULL, &tank)], at(2));
-    let active: Vec<_> = book.active().map(|(number, alert)| (number, alert.severity, alert.times)).collect();
-    assert_eq!(active, [(1, EventSeverity::Critical, 2)], "both are one");
-    book.hear(&[happened(10, event::POOL_RELIEVED, &Subject::pool(&name("pond")))], at(3));
-    assert_eq!(book.active().count(), 1, "another pool's room is not its own");
-    book.hear(&[happened(11, event::POOL_RELIEVED, &tank)], at(4));
-    assert_eq!(book.active().count(), 0);
+    book.hear(&[happened(8, event::CLOCK_STEPPED, &node), happened(9, event::EVENTS_LOST, &node)], at(1));
+    let waits = |book: &Book| book.active().map(|(n, alert)| (n, alert.facts(n).waits_for_you)).collect::<Vec<_>>();
+    assert_eq!(waits(&book), [(1, true), (2, true)]);
+    book.end(1, at(2));
+    assert_eq!(waits(&book), [(2, true)]);
+    book.look(&there(&[degraded("tank")]), at(3));
+    assert_eq!(waits(&book), [(2, true), (3, false)], "what is looked at ends by itself");
+    book.forget(at(2 * DAY));
+    assert_eq!(waits(&book), [(3, false)]);
 }
 
 #[test]
@@ -181,6 +188,7 @@ fn receiver_is_not_told_that_it_cannot_be_told() {
     let mut book = Book::default();
     book.hear(&[], at(0));
     let ops = Subject::new(SubjectKind::Receiver, &"ops");
-    book.hear(&[happened(1, event::RECEIVER_AWAY, &ops)], at(0));
+    let away = Condition { topic: event::RECEIVER_AWAY, code: event::RECEIVER_AWAY, subject: ops, ..degraded("tank") };
+    book.look(&there(&[away]), at(0));
     assert_eq!((book.active().count(), told(&mut book, 100)), (1, Vec::new()));
 }

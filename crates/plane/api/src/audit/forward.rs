@@ -8,7 +8,7 @@ use super::Audit;
 use crate::request::SetForward;
 use alert::AUDIT_RECEIVER;
 use control::{Control, now};
-use model::{ForwardReport, ReceiverTrust, Refusal, Subject, SubjectKind, Timestamp, code, event};
+use model::{ForwardReport, Problem, ReceiverTrust, Refusal, Severity, Subject, SubjectKind, Timestamp, code, event};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -187,21 +187,21 @@ impl Forward {
 
     /// How it went; when that is new it is an event.
     fn note(&self, why: Option<String>) {
-        let before = std::mem::replace(&mut self.fare().why, why.clone());
+        self.fare().why.clone_from(&why);
         let subject = Subject::new(SubjectKind::Receiver, &AUDIT_RECEIVER);
-        match (before, why) {
-            (None, Some(why)) => {
-                let sentence = format!("the audit cannot be forwarded: {why}; it is tried again");
-                self.control.tell(event::RECEIVER_AWAY, subject, sentence);
-            }
-            (before, None) => {
-                self.fare().last = Some(now());
-                if before.is_some() {
-                    self.control.tell(event::RECEIVER_BACK, subject, "the audit is forwarded again");
-                }
-            }
-            (Some(_), Some(_)) => {}
-        }
+        let Some(why) = why else {
+            self.fare().last = Some(now());
+            self.control.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, "the audit is forwarded again");
+            return;
+        };
+        let problem = Problem {
+            severity: Severity::Warning,
+            subject: "receiver audit".to_owned(),
+            state: "not told of the audit".to_owned(),
+            meaning: format!("{why}; it is tried again"),
+            action: "see blockyard audit forward".to_owned(),
+        };
+        self.control.notice(event::RECEIVER_AWAY, subject, problem);
     }
 
     fn keep(&self, next: Kept) -> Result<(), Refusal> {

@@ -1,7 +1,7 @@
 //! What is wrong now, and who is told of it.
 
 use crate::row::{Asked, Behind, Body, Named, Row, act, add, list, one, remove, set};
-use alert::request::{NewReceiver, NewSilence, OldSilence, SetReceiver};
+use alert::request::{AlertNumber, NewReceiver, NewSilence, OldSilence, SetReceiver};
 use control::Control;
 use model::{Name, Role};
 use std::sync::Arc;
@@ -11,8 +11,14 @@ type C = Arc<Control>;
 pub fn rows() -> Vec<Row> {
     let mut rows = vec![
         list("/alerts", "alerts", "What is wrong now, once each", |_: C, Behind(door): Behind| async move {
-            Ok(door.alerts.active())
+            door.alerts.active_now().await
         }),
+        act(
+            "/alerts/{number}/acknowledge",
+            "alert",
+            "An operator has taken note of an alert that nothing else ends",
+            |_: C, Behind(door): Behind, Named(number): Named<AlertNumber>| async move { door.alerts.acknowledge(number.0) },
+        ),
         list("/silences", "silences", "What nobody is told of for a while", |_: C, Behind(door): Behind| async move {
             Ok(door.alerts.silences())
         }),

@@ -110,3 +110,33 @@ fn event_log_lists_what_is_asked_for() {
     assert_eq!(numbers(Wanted { after: 3, ..Wanted::default() }), [4]);
     assert_eq!(numbers(Wanted { limit: Some(2), ..Wanted::default() }), [3, 4]);
 }
+
+fn standing(log: &EventLog) -> Vec<u64> {
+    log.standing().into_iter().map(|event| event.number).collect()
+}
+
+#[test]
+fn what_is_still_so_is_kept_until_it_ends_however_much_happens_and_over_a_restart() {
+    let dir = TempDir::new().expect("a folder");
+    let store = store(&dir);
+    let log = EventLog::open(&store).expect("a log");
+    let of = |second, code, name: &str| {
+        let subject = Subject::new(SubjectKind::Pool, &name);
+        Raised::new(Timestamp::from_unix(second), code, subject, format!("{name} has it"))
+    };
+    log.add(&store, vec![of(1, event::BLOCKS_LOST, "tank"), of(1, event::REDO_LOG_DAMAGED, "pond")]).expect("kept");
+    for batch in 0..30 {
+        let many = (0..200).map(|one| raised(10 + batch, event::DISK_RETURNED, &format!("d{batch}-{one}")));
+        log.add(&store, many.collect()).expect("kept");
+    }
+    assert_eq!(standing(&log), [1, 2]);
+    assert!(log.list(Wanted::default()).len() <= EVENTS_KEPT);
+    let log = EventLog::open(&store).expect("a log");
+    assert_eq!(standing(&log), [1, 2], "after a restart");
+    log.add(&store, vec![of(90, event::SCRUB_ENDED, "pond"), of(90, event::ACKNOWLEDGED, "tank")]).expect("kept");
+    assert_eq!(standing(&log), [2], "a scrub does not tell what a log has lost");
+    log.add(&store, vec![of(91, event::BLOCKS_LOST, "tank"), of(92, event::SCRUB_ENDED, "tank")]).expect("kept");
+    assert_eq!(standing(&log), [2]);
+    log.add(&store, vec![of(93, event::ACKNOWLEDGED, "pond")]).expect("kept");
+    assert_eq!((standing(&log), standing(&EventLog::open(&store).expect("a log"))), (vec![], vec![]));
+}

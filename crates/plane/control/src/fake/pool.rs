@@ -348,6 +348,7 @@ impl Pool {
             state: catalogue.state(),
             size: catalogue.size,
             used: Size::new(catalogue.used()),
+            space: model::SpaceState::Enough,
             volumes: u32::try_from(catalogue.volumes.len()).expect("few volumes"),
             groups: (0..).zip(&catalogue.groups).map(group).collect(),
             log: self.log_report(&names),

@@ -36,7 +36,7 @@ impl Store {
         Ok((events, free.max(next)))
     }
 
-    /// The events of the numbers `changed` are kept, and none before the oldest of `events`.
+    /// The events of the numbers `changed` are kept, and no file without one of `events`.
     ///
     /// *Errors*: it could not be written. *Durability*: it survives power loss.
     pub(crate) fn keep_events(&self, events: &VecDeque<Event>, changed: &BTreeSet<u64>) -> Result<(), Refusal> {
@@ -50,10 +50,10 @@ impl Store {
             let body = serde_json::to_vec(&rows).map_err(|error| unwritable(self.folder.path(), &error))?;
             self.folder.write(&self.header(&current, EVENTS, file), &body)?;
         }
-        let oldest = events.front().map_or(0, |event| event.number / IN_FILE);
         if files.last().is_some_and(|last| *last > 0) {
-            let old = self.folder.list()?.remove(EVENTS).unwrap_or_default().into_iter().filter(|file| *file < oldest);
-            old.for_each(|file| self.folder.remove(EVENTS, file));
+            let kept: BTreeSet<u64> = events.iter().map(|event| event.number / IN_FILE).collect();
+            let all = self.folder.list()?.remove(EVENTS).unwrap_or_default();
+            all.into_iter().filter(|file| !kept.contains(file)).for_each(|file| self.folder.remove(EVENTS, file));
         }
         Ok(())
     }

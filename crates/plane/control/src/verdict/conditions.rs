@@ -1,11 +1,18 @@
-//! What is wrong now, thing by thing, for whoever tells people of it.
+//! What is wrong now, thing by thing.
 
-use super::{of_disk, of_hold, of_log, of_pool, of_portal, of_spares, of_volume};
-use crate::Control;
-use model::{
-    DiskName, DiskReport, EventCode, EventSeverity, MemberState, PoolReport, PoolState, PortalState, Problem, Refusal,
-    Severity, Subject, SubjectKind, code, event,
+use super::problems::{
+    of_disk, of_hold, of_isns, of_log, of_openness, of_pool, of_portal, of_space, of_spares, of_stalled, of_volume,
 };
+use crate::noticed::Known;
+use crate::state::State;
+use crate::{Control, standing};
+use model::{
+    DiskName, DiskReport, Event, EventCode, EventSeverity, IsnsReport, LogState, MemberState, Name, Order, PoolReport,
+    PoolState, PortalReport, PortalState, Problem, Refusal, Severity, SpaceState, Subject, SubjectKind, VolumeName,
+    VolumeReport, code, event,
+};
+use std::cmp::Reverse;
+use std::sync::Arc;
 
 /// Something that is wrong now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,17 +23,15 @@ pub struct Condition {
     pub code: EventCode,
     /// What it is about.
     pub subject: Subject,
-    /// How bad it is.
-    pub severity: EventSeverity,
-    /// What is so and what it means.
-    pub sentence: String,
-    /// What to do about it.
-    pub action: String,
+    /// What is so, what it means, what to do.
+    pub problem: Problem,
     /// What else helps to find it: disks with serial number and place.
     pub details: Vec<String>,
+    /// True for what an operator has chosen to have so: the status shows it, and nobody is alerted.
+    pub is_chosen: bool,
 }
 
-/// All that is wrong now.
+/// All that is wrong now and was not chosen.
 #[derive(Clone, Debug, Default)]
 pub struct Conditions {
     /// What is wrong.
@@ -35,101 +40,200 @@ pub struct Conditions {
     pub unsure: Vec<(EventCode, Subject)>,
 }
 
+impl Condition {
+    /// How bad it is, as events are.
+    #[must_use]
+    pub fn severity(&self) -> EventSeverity {
+        match self.problem.severity {
+            Severity::Critical => EventSeverity::Critical,
+            Severity::Warning | Severity::Good => EventSeverity::Warning,
+        }
+    }
+
+    /// What is so and what it means.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let Problem { subject, state, meaning, .. } = &self.problem;
+        format!("{subject} is {state}: {meaning}")
+    }
+
+    fn of(topic: EventCode, subject: Subject, problem: Problem) -> Self {
+        Self { topic, code: topic, subject, problem, details: Vec::new(), is_chosen: false }
+    }
+
+    fn with(self, details: Vec<String>) -> Self {
+        Self { details, ..self }
+    }
+}
+
+/// How everything is, looked at once.
+pub(super) struct Snapshot {
+    pub(super) node: Name,
+    pub(super) state: Arc<State>,
+    pub(super) disks: Vec<DiskReport>,
+    pub(super) pools: Vec<PoolReport>,
+    /// The volumes that do not serve.
+    pub(super) away: Vec<VolumeReport>,
+    /// How many volumes are known.
+    pub(super) volumes: usize,
+    pub(super) portals: Vec<PortalReport>,
+    pub(super) isns: IsnsReport,
+    pub(super) noticed: Known,
+    pub(super) hold: Option<Refusal>,
+    /// What events tell of that is still so, of things that are still there.
+    pub(super) standing: Vec<Event>,
+}
+
 impl Control {
+    pub(super) async fn snapshot(&self) -> Result<Snapshot, Refusal> {
+        let (disks, pools) = (self.disks().await?, self.pools().await?);
+        let away = self.volumes_away().await?;
+        let open = self.engine.volume_names(Order::VolumeNames).await?;
+        let is_open = |name: &VolumeName| open.binary_search(name).is_ok();
+        let volumes = open.len() + away.iter().filter(|volume| !is_open(&volume.name)).count();
+        let is_there = |event: &Event| {
+            let name = event.subject.name.as_str();
+            match event.subject.kind {
+                SubjectKind::Disk => {
+                    disks.iter().any(|disk| disk.name.as_ref().is_some_and(|disk| disk.as_str() == name))
+                }
+                SubjectKind::Pool => pools.iter().any(|pool| pool.name.as_str() == name),
+                SubjectKind::Volume => {
+                    name.parse().is_ok_and(|name| is_open(&name))
+                        || away.iter().any(|volume| volume.name.to_string() == name)
+                }
+                SubjectKind::Host | SubjectKind::Portal | SubjectKind::Node | SubjectKind::Receiver => true,
+            }
+        };
+        let standing = self.events.standing().into_iter().filter(is_there).collect();
+        Ok(Snapshot {
+            node: self.settings.node.clone(),
+            state: self.state(),
+            portals: self.portal_reports().await?,
+            isns: self.isns(),
+            noticed: self.noticed.all(),
+            hold: self.hold(),
+            disks,
+            pools,
+            away,
+            volumes,
+            standing,
+        })
+    }
+
     /// What is wrong now and does not mend itself. What an operator has chosen to have so is not wrong.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn conditions(&self) -> Result<Conditions, Refusal> {
-        let (disks, pools) = (self.disks().await?, self.pools().await?);
-        let mut found = Conditions::default();
-        if let Some(refusal) = self.hold() {
+        let snapshot = self.snapshot().await?;
+        let silent = snapshot.disks.iter().filter(|disk| disk.health.is_none()).filter_map(|disk| disk.name.as_ref());
+        let unsure =
+            silent.flat_map(|name| [event::DISK_FAILING, event::DISK_WEARS].map(|code| (code, Subject::disk(name))));
+        let there = snapshot.conditions().into_iter().filter(|condition| !condition.is_chosen).collect();
+        Ok(Conditions { there, unsure: unsure.collect() })
+    }
+}
+
+impl Snapshot {
+    /// All that is wrong, the worst first.
+    pub(super) fn conditions(&self) -> Vec<Condition> {
+        let mut found: Vec<Condition> = Vec::new();
+        found.extend(self.hold.as_ref().map(|refusal| {
             let replaced = refusal.code == code::STATE_REPLACED;
             let topic = if replaced { event::STATE_REPLACED } else { event::STATE_OLDER };
-            let node = Subject::new(SubjectKind::Node, &self.settings.node);
-            found.there.push(condition(topic, node, of_hold(&refusal), Vec::new()));
-        }
-        for pool in &pools {
-            found.there.extend(pool_conditions(pool, &disks));
-        }
-        for disk in &disks {
-            let Some(name) = &disk.name else { continue };
-            match &disk.health {
-                Some(health) if health.is_failing() => {
-                    let problem = of_disk(disk, &pools);
-                    found.there.extend(
-                        problem
-                            .map(|problem| condition(event::DISK_FAILING, Subject::disk(name), problem, place(disk))),
-                    );
-                }
-                Some(health) => found.there.extend(wear(name, disk, &health.complaints())),
-                None => {
-                    let unsure = [event::DISK_FAILING, event::DISK_WEARS];
-                    found.unsure.extend(unsure.map(|code| (code, Subject::disk(name))));
-                }
-            }
-            // A spare is missed before it is needed; what no pool uses any more is nobody's loss.
-            if disk.spare.is_some() && disk.health.as_ref().is_none_or(|health| !health.is_failing()) {
-                let problem = of_disk(disk, &pools);
-                found.there.extend(
-                    problem.map(|problem| condition(event::DISK_MISSING, Subject::disk(name), problem, place(disk))),
-                );
-            }
-        }
-        // Volumes of pools fare as their pools do.
-        for volume in self.lost_volumes().await? {
+            Condition::of(topic, Subject::new(SubjectKind::Node, &self.node), of_hold(refusal))
+        }));
+        found.extend(self.pools.iter().flat_map(|pool| self.of_pool(pool)));
+        found.extend(self.disks.iter().flat_map(|disk| self.of_disk(disk)));
+        for volume in &self.away {
             let subject = Subject::new(SubjectKind::Volume, &volume.name);
-            found.there.extend(of_volume(&volume).map(|it| condition(event::VOLUME_HELD, subject, it, Vec::new())));
+            found.extend(of_volume(volume).map(|problem| Condition::of(event::VOLUME_HELD, subject, problem)));
         }
-        for portal in self.portal_reports().await? {
+        for portal in &self.portals {
             let code = match portal.state {
                 PortalState::NoLink { .. } => event::PORTAL_LINK_DOWN,
                 PortalState::Open | PortalState::Failed { .. } => event::PORTAL_UNUSABLE,
             };
             let subject = Subject::new(SubjectKind::Portal, &portal.address);
-            let told = of_portal(&portal).map(|problem| condition(code, subject, problem, Vec::new()));
-            found.there.extend(told.map(|told| Condition { topic: event::PORTAL_UNUSABLE, ..told }));
+            let told = of_portal(portal).map(|problem| Condition::of(event::PORTAL_UNUSABLE, subject, problem));
+            found.extend(told.map(|told| Condition { code, ..told }));
         }
-        let noticed = self.noticed.all().into_iter();
-        found.there.extend(noticed.map(|((code, subject), problem)| condition(code, subject, problem, Vec::new())));
-        Ok(found)
+        let node = || Subject::new(SubjectKind::Node, &self.node);
+        found.extend(of_isns(&self.isns).map(|problem| Condition::of(event::ISNS_FAILED, node(), problem)));
+        for ((code, subject), problem) in &self.noticed {
+            found.push(Condition::of(*code, subject.clone(), problem.clone()));
+        }
+        for event in &self.standing {
+            let stands = standing::of(event.code).expect("the log says which stand");
+            let problem = standing::problem(event, &stands);
+            let told = Condition::of(stands.topic, event.subject.clone(), problem);
+            found.push(Condition { code: event.code, ..told });
+        }
+        for (volume, problem) in of_openness(&self.state) {
+            let subject = Subject::new(SubjectKind::Volume, &volume);
+            let open = Condition::of(event::LUN_HIDDEN, subject, problem);
+            found.push(Condition { is_chosen: true, ..open });
+        }
+        found.sort_by_key(|condition| Reverse(condition.problem.severity));
+        found
+    }
+
+    fn of_pool(&self, pool: &PoolReport) -> Vec<Condition> {
+        let code = match pool.state {
+            _ if pool.fenced.is_some() => event::POOL_FENCED,
+            PoolState::Failed => event::POOL_FAILED,
+            PoolState::Missing => event::POOL_UNOPENED,
+            _ if pool.read_only.is_some() => event::POOL_READ_ONLY,
+            PoolState::Healthy | PoolState::Rebuilding | PoolState::Degraded => event::POOL_DEGRADED,
+        };
+        let subject = || Subject::pool(&pool.name);
+        let state = of_pool(pool).map(|problem| Condition::of(event::POOL_DEGRADED, subject(), problem));
+        let state = state.map(|state| Condition { code, ..state }.with(members(pool, &self.disks)));
+        let lost = pool.log.as_ref().is_some_and(|log| log.state == LogState::Lost);
+        let log_code = if lost { event::LOG_LOST } else { event::LOG_FAILED };
+        let log = of_log(pool).map(|problem| Condition::of(event::LOG_FAILED, subject(), problem));
+        let log = log.map(|log| Condition { code: log_code, ..log });
+        let space = of_space(pool).map(|problem| {
+            let code = match pool.space {
+                SpaceState::Enough | SpaceState::Low => event::POOL_FILLING,
+                SpaceState::NearlyFull => event::POOL_FULL,
+                SpaceState::Full => event::WRITE_REFUSED,
+            };
+            Condition { code, ..Condition::of(event::POOL_FILLING, subject(), problem) }
+        });
+        let spares = of_spares(pool).into_iter();
+        let spares = spares.map(|problem| Condition::of(event::SPARE_TOOK_OVER, subject(), problem));
+        state.into_iter().chain(log).chain(space).chain(spares).collect()
+    }
+
+    fn of_disk(&self, disk: &DiskReport) -> Vec<Condition> {
+        let Some(name) = &disk.name else { return Vec::new() };
+        let failing = disk.health.as_ref().is_some_and(model::DiskHealth::is_failing);
+        let topic = if failing { event::DISK_FAILING } else { event::DISK_MISSING };
+        let state = of_disk(disk, &self.pools).map(|problem| Condition {
+            // A spare is missed before it is needed; what no pool uses any more is nobody's loss.
+            is_chosen: !failing && disk.spare.is_none(),
+            ..Condition::of(topic, Subject::disk(name), problem).with(place(disk))
+        });
+        let complaints = disk.health.as_ref().filter(|_| !failing).map_or(Vec::new(), model::DiskHealth::complaints);
+        let wear =
+            wear(name, &complaints).map(|problem| Condition::of(event::DISK_WEARS, Subject::disk(name), problem));
+        let stalled = of_stalled(disk, &self.pools);
+        let stalled = stalled.map(|problem| Condition::of(event::DISK_STALLED, Subject::disk(name), problem));
+        let all =
+            state.into_iter().chain(wear.map(|it| it.with(place(disk)))).chain(stalled.map(|it| it.with(place(disk))));
+        all.collect()
     }
 }
 
-fn pool_conditions(pool: &PoolReport, disks: &[DiskReport]) -> Vec<Condition> {
-    let code = match pool.state {
-        _ if pool.fenced.is_some() => event::POOL_FENCED,
-        PoolState::Failed => event::POOL_FAILED,
-        PoolState::Missing => event::POOL_UNOPENED,
-        _ if pool.read_only.is_some() => event::POOL_READ_ONLY,
-        PoolState::Healthy | PoolState::Rebuilding | PoolState::Degraded => event::POOL_DEGRADED,
-    };
-    let subject = || Subject::pool(&pool.name);
-    let state = of_pool(pool).map(|problem| condition(code, subject(), problem, members(pool, disks)));
-    let state = state.map(|state| Condition { topic: event::POOL_DEGRADED, ..state });
-    let log = of_log(pool).map(|problem| condition(event::LOG_FAILED, subject(), problem, Vec::new()));
-    let spares = of_spares(pool).into_iter().next();
-    let spares = spares.map(|problem| condition(event::SPARE_TOOK_OVER, subject(), problem, Vec::new()));
-    state.into_iter().chain(log).chain(spares).collect()
-}
-
-fn wear(name: &DiskName, disk: &DiskReport, complaints: &[String]) -> Option<Condition> {
-    let problem = Problem {
+fn wear(name: &DiskName, complaints: &[String]) -> Option<Problem> {
+    (!complaints.is_empty()).then(|| Problem {
         severity: Severity::Warning,
         subject: format!("disk {name}"),
         state: "wearing out".to_owned(),
         meaning: complaints.join(", "),
         action: "have a spare ready".to_owned(),
-    };
-    (!complaints.is_empty()).then(|| condition(event::DISK_WEARS, Subject::disk(name), problem, place(disk)))
-}
-
-fn condition(topic: EventCode, subject: Subject, problem: Problem, details: Vec<String>) -> Condition {
-    let severity = match problem.severity {
-        Severity::Critical => EventSeverity::Critical,
-        Severity::Warning | Severity::Good => EventSeverity::Warning,
-    };
-    let sentence = format!("{} is {}: {}", problem.subject, problem.state, problem.meaning);
-    Condition { topic, code: topic, subject, severity, sentence, action: problem.action, details }
+    })
 }
 
 /// The members that are not in step, each with what finds it in its rack.

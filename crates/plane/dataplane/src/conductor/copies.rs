@@ -40,6 +40,7 @@ impl Copying {
             block_bytes: self.original.block_bytes,
             backend: Backend::pool(),
             state: VolumeState::Copying,
+            why: None,
             counters: VolumeCounters::default(),
             space: None,
             policy: None,

@@ -20,6 +20,7 @@ impl<W: World> Conductor<W> {
             Order::Disks => Report::Disks(self.disk_reports().await),
             Order::Pools => Report::Pools(self.pool_reports().await),
             Order::Volumes => Report::Volumes(self.volume_reports().await),
+            Order::HeldVolumes => Report::Volumes(self.held_volumes().await),
             Order::VolumeNames => Report::VolumeNames(self.volume_names()),
             Order::Volume { volume } => Report::Volumes(self.volume_report(volume).await.into_iter().collect()),
             Order::Snapshots => Report::Snapshots(self.snapshot_reports().await),

@@ -101,6 +101,18 @@ impl<W: World> Conductor<W> {
         reports
     }
 
+    /// The volumes of open pools that do not serve.
+    pub(super) async fn held_volumes(&self) -> Vec<VolumeReport> {
+        let mut held = Vec::new();
+        for home in 0..self.seat.limits.shards {
+            held.extend(
+                self.seat.call(home, |seat| async move { unit::held_reports(&seat) }).await.unwrap_or_default(),
+            );
+        }
+        held.sort_by(|a, b| a.name.cmp(&b.name));
+        held
+    }
+
     pub(super) fn volume_names(&self) -> Vec<VolumeName> {
         let copies = self.copy_reports().into_iter().map(|copy| copy.name);
         let names: BTreeSet<VolumeName> = self.volumes.borrow().keys().cloned().chain(copies).collect();

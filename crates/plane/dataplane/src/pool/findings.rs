@@ -78,7 +78,12 @@ impl<W: World> OpenPool<W> {
             let amount = Size::new(blocks * u64::from(raid::BLOCK_BYTES)).iec();
             let what = described(kind);
             let sentence = format!("{amount} of disk {disk} of pool {pool} {what}, the first at byte {first}; {came}");
-            self.seat.raise(code, Subject::new(SubjectKind::Disk, &disk), sentence);
+            // What is lost is lost to the pool, and its next scrub says whether that is still so.
+            let subject = match code {
+                event::BLOCKS_LOST => Subject::pool(pool),
+                _ => Subject::new(SubjectKind::Disk, &disk),
+            };
+            self.seat.raise(code, subject, sentence);
         }
     }
 }

@@ -87,8 +87,9 @@ impl<W: World> OpenPool<W> {
         let report = |volume: Known| {
             let name = VolumeName::in_pool(self.name.clone(), volume.name.parse().ok()?);
             let id = VolumeId::from_bytes(volume.id.into_bytes());
+            let why = self.held.0.borrow().get(&volume.id).cloned();
             let Known { size, block_bytes, backend, .. } = volume;
-            Some(VolumeReport::away(name, id, size, block_bytes, backend, VolumeState::Failed))
+            Some(VolumeReport::away(name, id, size, block_bytes, backend, (VolumeState::Failed, why)))
         };
         held.filter_map(report).collect()
     }

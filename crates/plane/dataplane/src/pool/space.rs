@@ -5,14 +5,14 @@ use super::{OpenPool, find};
 use crate::seat::Seat;
 use crate::unit::Unit;
 use model::{
-    Name, PoolReport, Progress, Refusal, Size, SnapshotName, SpacePolicy, SpaceReport, Subject, SubjectKind, VolumeId,
-    VolumeName, VolumeReport, event,
+    Name, PoolReport, Progress, Refusal, Size, SnapshotName, SpacePolicy, SpaceReport, SpaceState, Subject,
+    SubjectKind, VolumeId, VolumeName, VolumeReport, event,
 };
 use shard::World;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-use volume::{FamilyStatus, SpaceEvent, ThinStatus, Thresholds, Uuid};
+use volume::{FamilyStatus, Provisioning, SpaceEvent, ThinStatus, Thresholds, Uuid};
 
 /// What belongs to the space of one pool.
 #[derive(Default)]
@@ -82,6 +82,30 @@ impl<W: World> OpenPool<W> {
     /// Hosts hear of the thresholds that they have set themselves, when others took or gave back space.
     pub(super) fn look_at_hosts_thresholds(&self) {
         self.thin_units().iter().for_each(|unit| unit.check_thresholds());
+    }
+
+    /// Whether volumes that take space as they are written still find some.
+    pub(super) fn space_state(&self) -> SpaceState {
+        let SpacePolicy { soft, hard } = self.care.space.policy.get();
+        let space = self.pool.space();
+        let used = u128::from(space.bytes - space.free_bytes) * 100;
+        let is_above = |percent: u8| percent > 0 && used >= u128::from(space.bytes) * u128::from(percent);
+        if !self.takes_space_later() {
+            return SpaceState::Enough;
+        }
+        match (is_above(soft), is_above(hard)) {
+            (_, at_end) if self.care.space.refused.get() && (at_end || hard == 0) => SpaceState::Full,
+            (_, true) => SpaceState::NearlyFull,
+            (true, false) => SpaceState::Low,
+            (false, false) => SpaceState::Enough,
+        }
+    }
+
+    /// True when the pool has a volume that takes space as it is written: a thin one, or one with a snapshot.
+    fn takes_space_later(&self) -> bool {
+        let status = self.pool.status();
+        let mut volumes = status.families.iter().flat_map(|family| &family.volumes);
+        volumes.any(|volume| volume.provisioning == Provisioning::Thin || !volume.snapshots.is_empty())
     }
 
     fn thin_units(&self) -> Vec<Rc<Unit<W>>> {

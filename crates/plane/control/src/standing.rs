@@ -1,0 +1,126 @@
+//! What an event tells of that stays so until another event ends it, or somebody takes note: nothing that can be looked at says it.
+//!
+//! [`EventLog`](crate::event_log::EventLog) keeps such events for as long as they stand, over restarts.
+
+use model::{Event, EventCode, EventSeverity, Problem, Severity, event};
+
+/// How long what an event tells of stays so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stands {
+    /// With its subject it is the same however it is told.
+    pub(crate) topic: EventCode,
+    /// The events of the same subject that end it.
+    pub(crate) ends: &'static [EventCode],
+    /// True where it ends as well when an operator takes note of it.
+    pub(crate) by_hand: bool,
+    state: &'static str,
+    action: &'static str,
+}
+
+/// How long what an event of this code tells of stays so; `None` where it is over when it has happened, or can be looked at.
+pub(crate) fn of(code: EventCode) -> Option<Stands> {
+    let until = |ends, state, action| Stands { topic: code, ends, by_hand: false, state, action };
+    let by_hand = |ends, state, action| Stands { by_hand: true, ..until(ends, state, action) };
+    Some(match code {
+        event::REBUILD_STOPPED => until(
+            &[event::REBUILD_BEGAN, event::REBUILD_ENDED, event::POOL_WHOLE],
+            "not rebuilt",
+            "see blockyard pool show, and replace the disk that cannot be filled or read",
+        ),
+        event::REBUILD_LATE => until(
+            &[event::REBUILD_ENDED, event::REBUILD_STOPPED, event::POOL_WHOLE],
+            "late with its rebuild",
+            "give the rebuild more of the disks with blockyard pool set, or wait",
+        ),
+        event::RESYNC_STOPPED => until(
+            &[event::RESYNC_ENDED],
+            "not compared with its redundancy",
+            "see blockyard pool show, and run blockyard pool scrub start",
+        ),
+        event::SCRUB_FOUND => until(
+            &[event::SCRUB_ENDED, event::SCRUB_HEALED],
+            "damaged",
+            "see blockyard pool scrub status, restore what is lost from a copy, and scrub the pool again",
+        ),
+        event::BLOCKS_LOST => by_hand(
+            &[event::SCRUB_ENDED, event::SCRUB_HEALED],
+            "without some of its blocks",
+            "write them again from a copy and scrub the pool, or run blockyard alert acknowledge",
+        ),
+        event::REDO_LOG_DAMAGED => by_hand(
+            &[],
+            "open without part of its log",
+            "check what hosts wrote last against a copy, then run blockyard alert acknowledge",
+        ),
+        event::RESHAPE_STOPPED => until(
+            &[event::RESHAPE_BEGAN, event::RESHAPE_ENDED],
+            "not laid out over its new member",
+            "see blockyard pool show, and mend the disk that failed",
+        ),
+        event::RESHAPE_LATE => until(
+            &[event::RESHAPE_ENDED, event::RESHAPE_STOPPED],
+            "late with its reshape",
+            "give the reshape more of the disks with blockyard pool set, or wait",
+        ),
+        event::SANITIZE_BEGAN => until(
+            &[event::SANITIZE_ENDED, event::SANITIZE_FAILED],
+            "being sanitized",
+            "wait: it serves nobody until that has ended",
+        ),
+        event::SANITIZE_FAILED => until(
+            &[event::SANITIZE_BEGAN, event::SANITIZE_ENDED],
+            "not sanitized",
+            "let the host send SANITIZE again; it serves nobody until one succeeds",
+        ),
+        event::MEMORY_WRONG => {
+            by_hand(&[], "read through bad memory", "test the machine's memory, then run blockyard alert acknowledge")
+        }
+        event::AUDIT_DAMAGED => by_hand(
+            &[],
+            "without part of its audit",
+            "see blockyard audit verify, find who changed the files, then run blockyard alert acknowledge",
+        ),
+        _ => return None,
+    })
+}
+
+/// True for events that tell of what stays so until another event ends it, or an operator takes note of it.
+#[must_use]
+pub fn stands(code: EventCode) -> bool {
+    of(code).is_some()
+}
+
+/// True for events that tell of what stays so until an operator takes note of it, if nothing else ends it before.
+#[must_use]
+pub fn waits_for_operator(code: EventCode) -> bool {
+    of(code).is_some_and(|stands| stands.by_hand)
+}
+
+/// The event as something that is wrong now.
+pub(crate) fn problem(event: &Event, stands: &Stands) -> Problem {
+    Problem {
+        severity: if event.severity == EventSeverity::Critical { Severity::Critical } else { Severity::Warning },
+        subject: event.subject.to_string(),
+        state: stands.state.to_owned(),
+        meaning: event.sentence.clone(),
+        action: stands.action.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn what_ends_it_is_no_bad_news_but_where_one_follows_the_other() {
+        for entry in event::CATALOGUE {
+            let Some(Stands { topic, ends, by_hand, .. }) = of(entry.code) else { continue };
+            assert!(by_hand || !ends.is_empty(), "{} would never end", entry.code);
+            assert!(!ends.contains(&entry.code) && of(topic).is_some(), "{}", entry.code);
+            assert!(entry.severity >= EventSeverity::Warning, "{}", entry.code);
+        }
+        let states: BTreeSet<&str> = event::CATALOGUE.iter().filter_map(|entry| Some(of(entry.code)?.state)).collect();
+        assert_eq!(states.len(), event::CATALOGUE.iter().filter(|entry| of(entry.code).is_some()).count());
+    }
+}

@@ -1,0 +1,292 @@
+//! What of one thing is wrong: what is so, what it means, what to do.
+
+use crate::state::{PresentationRecord, State};
+use model::{
+    DiskName, DiskReport, DiskState, IsnsReport, IsnsState, LogState, MemberReport, MemberState, PoolReport, PoolState,
+    PortalReport, PortalState, Problem, Refusal, Severity, SpaceState, VolumeName, VolumeReport, VolumeState, code,
+};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A disk that has not answered for so long is told of.
+const STALLED: Duration = Duration::from_secs(5);
+
+/// The state may not be changed.
+pub(super) fn of_hold(refusal: &Refusal) -> Problem {
+    let state = if refusal.code == code::STATE_REPLACED { "not in its folder" } else { "an older version" };
+    Problem {
+        severity: Severity::Critical,
+        subject: "state".to_owned(),
+        state: state.to_owned(),
+        meaning: refusal.message.clone(),
+        action: refusal.hint.clone(),
+    }
+}
+
+/// A registration that is set and does not succeed. Hosts that know where we are do not need it.
+pub(super) fn of_isns(isns: &IsnsReport) -> Option<Problem> {
+    let IsnsState::Failing { why } = &isns.state else { return None };
+    let server = isns.server.map_or(String::new(), |server| format!(" {server}"));
+    Some(Problem {
+        severity: Severity::Warning,
+        subject: format!("iSNS server{server}"),
+        state: "not told of us".to_owned(),
+        meaning: format!("{why}; hosts that ask it for targets may not find us"),
+        action: "see to that server, or end it with blockyard isns off".to_owned(),
+    })
+}
+
+/// A portal that an operator has emptied, perhaps for longer than meant.
+pub(super) fn of_drained(portal: &PortalReport) -> Problem {
+    let address = portal.address;
+    Problem {
+        severity: Severity::Good,
+        subject: format!("portal {address}"),
+        state: "drained".to_owned(),
+        meaning: "no session stays there, and others bear what it would".to_owned(),
+        action: format!("when it may take sessions again: blockyard portal resume {address}"),
+    }
+}
+
+pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
+    let name = &pool.name;
+    if let Some(why) = &pool.fenced {
+        return Some(Problem {
+            severity: Severity::Critical,
+            subject: format!("pool {name}"),
+            state: "used by another owner".to_owned(),
+            meaning: format!("{why}; this node has stopped using it, and its volumes do not serve here"),
+            action: format!("find the node that uses its disks; then run blockyard pool export {name} here"),
+        });
+    }
+    let (severity, state, meaning, action) = match pool.state {
+        _ if pool.state < PoolState::Failed && pool.read_only.is_some() => (
+            Severity::Warning,
+            "read-only".to_owned(),
+            format!("{}; hosts cannot write to its volumes", pool.read_only.as_deref().unwrap_or_default()),
+            pool.way_to_write(),
+        ),
+        PoolState::Healthy => return None,
+        PoolState::Rebuilding => {
+            let percent = pool.rebuild().map_or(0, |progress| progress.percent());
+            let state = format!("rebuilding, {percent} % done");
+            (Severity::Warning, state, spare_failures(pool), "nothing to do but wait".to_owned())
+        }
+        PoolState::Degraded => (Severity::Warning, "degraded".to_owned(), spare_failures(pool), replace(pool)),
+        PoolState::Failed => (
+            Severity::Critical,
+            "failed".to_owned(),
+            "more disks are lost than it bears, and its volumes do not serve".to_owned(),
+            format!(
+                "attach its disks, make room where they have none, and run {}, or restore from a copy",
+                pool.import_command()
+            ),
+        ),
+        PoolState::Missing => (
+            Severity::Critical,
+            "missing".to_owned(),
+            "it could not be opened, and its volumes do not serve".to_owned(),
+            format!("attach its disks and run {}, which says what is wrong", pool.import_command()),
+        ),
+    };
+    Some(Problem { severity, subject: format!("pool {name}"), state, meaning, action })
+}
+
+/// Volumes that whoever reaches a portal sees, each once.
+pub(super) fn of_openness(state: &State) -> Vec<(VolumeName, Problem)> {
+    let mut seen = BTreeSet::new();
+    let shown = state.presentations.iter().filter(|shown| state.is_open(&shown.host) && seen.insert(&shown.volume));
+    let problem = |shown: &PresentationRecord| Problem {
+        severity: Severity::Warning,
+        subject: format!("volume {}", shown.volume),
+        state: "open to everyone".to_owned(),
+        meaning: format!(
+            "whoever reaches a portal can {} it, and proves nothing",
+            if shown.read_only { "read" } else { "read and write" }
+        ),
+        action: format!("present it to hosts by name, and run blockyard unpresent {} {}", shown.volume, shown.host),
+    };
+    shown.map(|shown| (shown.volume.clone(), problem(shown))).collect()
+}
+
+/// A log device that does not work.
+pub(super) fn of_log(pool: &PoolReport) -> Option<Problem> {
+    let (log, name) = (pool.log.as_ref()?, &pool.name);
+    let (severity, state, meaning, action) = match log.state {
+        LogState::Ready => return None,
+        LogState::Failed => (
+            Severity::Critical,
+            "failed",
+            "volumes that were written back are written through".to_owned(),
+            format!("write them through, take the log away with blockyard pool remove-log {name}, and add another"),
+        ),
+        LogState::Lost if log.volumes.is_empty() => (
+            Severity::Warning,
+            "lost",
+            "nothing is lost with it, but volumes cannot be written back".to_owned(),
+            format!("attach its disks and open the pool again, or take it away with blockyard pool remove-log {name}"),
+        ),
+        LogState::Lost => (
+            Severity::Critical,
+            "lost",
+            format!("{} volumes that have something in it do not serve", log.volumes.len()),
+            format!(
+                "attach its disks and open the pool again, or give up what they acknowledged last with blockyard pool remove-log {name} --lost"
+            ),
+        ),
+    };
+    Some(Problem { severity, subject: format!("log of pool {name}"), state: state.to_owned(), meaning, action })
+}
+
+/// Spares that are used up, and what to do to have them again.
+pub(super) fn of_spares(pool: &PoolReport) -> Vec<Problem> {
+    let used = pool.members().filter_map(|member| Some((member.disk.as_ref()?, member.stands_for.as_ref()?)));
+    let left = match pool.spares.len() {
+        0 => "no spare is left for the next one".to_owned(),
+        1 => "one more spare is ready".to_owned(),
+        n => format!("{n} more spares are ready"),
+    };
+    let problem = |(spare, of): (&DiskName, &String)| Problem {
+        severity: Severity::Warning,
+        subject: format!("pool {}", pool.name),
+        state: format!("served by spare {spare}"),
+        meaning: format!("it took the place of disk {of}, which was lost; {left}"),
+        action: format!(
+            "put a new disk in the place of {of}, and make it the next spare with blockyard disk spare add NEW"
+        ),
+    };
+    used.map(problem).collect()
+}
+
+/// How many more disks may fail, in words.
+pub(crate) fn spare_failures(pool: &PoolReport) -> String {
+    let spare = pool.kept_groups().map(|group| {
+        let is_there = |member: &&MemberReport| matches!(member.state, MemberState::InSync | MemberState::Joining);
+        let lost = group.members.iter().filter(|member| !is_there(member)).count();
+        group.level.tolerated(group.members.len()).saturating_sub(lost)
+    });
+    match spare.min().unwrap_or(0) {
+        0 => "it serves, but the next disk that fails may take data with it".to_owned(),
+        1 => "it serves, and bears one more failed disk".to_owned(),
+        n => format!("it serves, and bears {n} more failed disks"),
+    }
+}
+
+/// The command that repairs the first lost member.
+fn replace(pool: &PoolReport) -> String {
+    let lost = pool
+        .kept_groups()
+        .flat_map(|group| &group.members)
+        .find(|member| matches!(member.state, MemberState::Failed | MemberState::Missing));
+    let name = lost.and_then(|member| member.disk.as_ref()).map_or("DISK".to_owned(), ToString::to_string);
+    format!("replace the lost disk with blockyard disk replace {name} NEW")
+}
+
+/// A disk that its pool does not speak for.
+pub(super) fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
+    let name = disk.name.as_ref()?;
+    let spoken_for = pools.iter().flat_map(PoolReport::members).any(|member| member.disk.as_ref() == Some(name));
+    let pool_missing = pools.iter().any(|pool| pool.state == PoolState::Missing);
+    if let Some(health) = disk.health.as_ref().filter(|health| health.is_failing()) {
+        let meaning = health.complaints().join(", ");
+        let action = format!("replace it with blockyard disk replace {name} NEW --force");
+        let (severity, subject) = (Severity::Critical, format!("disk {name}"));
+        return Some(Problem { severity, subject, state: "failing".to_owned(), meaning, action });
+    }
+    if spoken_for || pool_missing {
+        return None;
+    }
+    let (state, action) = match disk.state {
+        DiskState::Missing => ("missing", format!("attach it, or forget it with blockyard disk remove {name}")),
+        DiskState::Failed => ("failed", format!("take it out, and forget it with blockyard disk remove {name}")),
+        DiskState::Free | DiskState::InUse | DiskState::Rebuilding => return None,
+    };
+    Some(Problem {
+        severity: Severity::Warning,
+        subject: format!("disk {name}"),
+        state: state.to_owned(),
+        meaning: "no pool uses it".to_owned(),
+        action,
+    })
+}
+
+/// A volume that does not serve: one of a pool that is not open fares as its pool does, and is none of these.
+pub(super) fn of_volume(volume: &VolumeReport) -> Option<Problem> {
+    if matches!(volume.state, VolumeState::Online | VolumeState::Copying) {
+        return None;
+    }
+    let (meaning, action) = match volume.name.pool() {
+        Some(pool) => (
+            volume.why.clone().unwrap_or_else(|| "it could not be opened".to_owned()),
+            format!("run blockyard pool check {pool}, which says what can be done"),
+        ),
+        None => (
+            "what holds its data does not answer".to_owned(),
+            "bring its file or device back and start the daemon again".to_owned(),
+        ),
+    };
+    Some(Problem {
+        severity: Severity::Critical,
+        subject: format!("volume {}", volume.name),
+        state: "not serving".to_owned(),
+        meaning: format!("{meaning}; hosts get errors"),
+        action,
+    })
+}
+
+/// A pool in which volumes that take space as they are written find little or none.
+pub(super) fn of_space(pool: &PoolReport) -> Option<Problem> {
+    let (severity, state, meaning) = match pool.space {
+        SpaceState::Enough => return None,
+        SpaceState::Low => (Severity::Warning, "filling", "more disks should be thought of"),
+        SpaceState::NearlyFull => (Severity::Critical, "nearly full", "writes that need space will be refused soon"),
+        SpaceState::Full => (Severity::Critical, "full", "writes that need space are refused"),
+    };
+    let percent = u128::from(pool.used.bytes()) * 100 / u128::from(pool.size.bytes().max(1));
+    Some(Problem {
+        severity,
+        subject: format!("pool {}", pool.name),
+        state: state.to_owned(),
+        meaning: format!("{percent} % of {} are used; {meaning}", pool.size.iec()),
+        action: format!("delete snapshots or volumes, or add disks with blockyard pool add-group {}", pool.name),
+    })
+}
+
+/// A disk that does not answer, while commands may wait for it.
+pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
+    let (name, waited) = (disk.name.as_ref()?, Duration::from_nanos(disk.counters.oldest_ns));
+    let of_pool = |pool: &&PoolReport| {
+        let used = |member: &MemberReport| member.disk.as_ref() == Some(name) && member.state != MemberState::Failed;
+        pool.members().any(used)
+    };
+    let pool = pools.iter().find(of_pool).filter(|_| waited >= STALLED)?;
+    Some(Problem {
+        severity: Severity::Critical,
+        subject: format!("disk {name}"),
+        state: "not answering".to_owned(),
+        meaning: format!(
+            "an operation has waited for {} s, and commands of hosts to pool {} may wait with it",
+            waited.as_secs(),
+            pool.name
+        ),
+        action: format!("look at its cable and its enclosure, or take it out with blockyard disk fail {name}"),
+    })
+}
+
+pub(super) fn of_portal(portal: &PortalReport) -> Option<Problem> {
+    let (severity, state, why, action) = match &portal.state {
+        PortalState::Open => return None,
+        PortalState::NoLink { why } => (Severity::Warning, "without a link", why, "mend its link"),
+        PortalState::Failed { why } => {
+            let action = "free the address, or correct the configuration; the portal is tried again every second";
+            (Severity::Critical, "not listening", why, action)
+        }
+    };
+    Some(Problem {
+        severity,
+        subject: format!("portal {}", portal.address),
+        state: state.to_owned(),
+        meaning: format!("{why}, so no host reaches us there"),
+        action: action.to_owned(),
+    })
+}
