@@ -170,6 +170,7 @@ mod tests {
     use block::Blocks;
     use block::memory::Ram;
     use futures_util::FutureExt;
+    use std::rc::Rc;
 
     /// A clock that goes on by a microsecond whenever somebody looks at it.
     fn ticking() -> impl Fn() -> Time {
@@ -212,5 +213,23 @@ mod tests {
         assert_eq!(times(), (3_000, 4_000), "an idle disk is not busy");
         let _abandoned = device.begin();
         assert_eq!(device.counters().busy_ns, 4_000, "what is still under way counts");
+    }
+
+    #[test]
+    fn oldest_operation_is_told_however_many_end_before_it() {
+        let now = Rc::new(Cell::new(0));
+        let clock = now.clone();
+        let device = Counted::new(Ram::new(4096, Blocks(4)), move || Time(clock.get()));
+        let oldest_ms = || device.counters().oldest_ns / 1_000_000;
+        let hangs = device.begin();
+        for _ in 0..100 {
+            now.set(now.get() + 100_000_000);
+            drop(device.begin());
+        }
+        assert!((9_700..=10_000).contains(&oldest_ms()), "{} ms", oldest_ms());
+        let _later = device.begin();
+        now.set(now.get() + 1_000_000_000);
+        drop(hangs);
+        assert!((700..=1_000).contains(&oldest_ms()), "{} ms", oldest_ms());
     }
 }

@@ -65,6 +65,13 @@ fn command_that_a_disk_does_not_answer_is_told_with_the_disk_and_for_how_long() 
                 assert!(tasks.is_sorted_by_key(|task| std::cmp::Reverse(task.waited_ms)), "the oldest is first");
                 last = oldest.waited_ms;
             }
+            assert_eq!(node.control.status().await.unwrap().verdict, "All good", "a moment is nothing");
+            sim.sleep(Duration::from_secs(6)).await;
+            let status = node.control.status().await.unwrap();
+            assert!(status.verdict.starts_with("disk d0 is not answering: look at its cable"), "{}", status.verdict);
+            assert_eq!(status.severity, model::Severity::Critical);
+            let alerted = node.control.conditions().await.unwrap().there;
+            assert!(alerted.iter().any(|it| it.code == model::event::DISK_STALLED && it.subject.name == "d0"));
             disks[0].revive();
         });
     }
