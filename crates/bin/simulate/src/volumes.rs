@@ -183,7 +183,7 @@ async fn ask(host: &Host, session: &Session, command: impl Fn() -> iscsi::initia
         };
         match command::verdict(&done) {
             Verdict::Good => return Ok(Some(done.data_in.take().unwrap_or_else(|| Buf::zeroed(0)))),
-            Verdict::NotNow | Verdict::Attention(..) => {}
+            Verdict::NotNow | Verdict::Attention(..) | Verdict::Aborted => {}
             verdict => return Err(format!("a command that nothing hinders was answered with {verdict:?}")),
         }
     }

@@ -57,6 +57,14 @@ fn disk_that_dies_at_night_is_replaced_by_a_spare_and_nothing_is_lost() {
             for code in [event::DISK_FAILED, event::SPARE_TOOK_OVER, event::REBUILD_ENDED, event::POOL_WHOLE] {
                 assert_eq!(told.iter().filter(|told| **told == code).count(), 1, "{code}: {told:?}");
             }
+            // The group has room for more than hosts have written, and only that was written to the new disk.
+            let events = node.control.events(control::Wanted::default()).await;
+            let filled = events.iter().find(|told| told.code == event::REBUILD_ENDED).expect("it was told");
+            let written =
+                filled.sentence.split(" is filled and in service: ").nth(1).and_then(|said| said.split(' ').next());
+            let unit = filled.sentence.contains(" KiB written to it in ");
+            let written: f64 = written.expect("an amount").parse().expect("a number");
+            assert!(unit && written < 1024.0, "{}", filled.sentence);
 
             // It protects again: another one may die.
             disks[(dead + 1) % 4].fail();

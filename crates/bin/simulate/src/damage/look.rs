@@ -92,7 +92,7 @@ impl Stage {
                     let data = done.data_in.take();
                     return Ok(Came::Data(data.unwrap_or_else(|| block::Buf::zeroed(0))));
                 }
-                Verdict::Attention(..) => {}
+                Verdict::Attention(..) | Verdict::Aborted => {}
                 Verdict::NotNow => shard::World::sleep(&self.world, PAUSE).await,
                 _ => return Ok(Came::Error),
             }

@@ -179,7 +179,8 @@ impl Host {
                 match command::verdict(&done) {
                     Verdict::Good => break,
                     Verdict::NotNow => self.shared.world.sleep(Duration::from_millis(10)).await,
-                    Verdict::Attention(..) => {}
+                    // A host that resets the unit ends the commands of all others, with TASK ABORTED (SAM-5 §5.6).
+                    Verdict::Attention(..) | Verdict::Aborted => {}
                     verdict => {
                         self.shared.judge.fail(format!("TEST UNIT READY was answered with {verdict:?}"));
                         return false;

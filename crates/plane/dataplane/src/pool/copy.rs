@@ -222,7 +222,7 @@ pub async fn send_copy<W: World>(
     };
     match copied {
         _ if state.is_cancelled() => CopyEnd::Cancelled,
-        Some(Ok(_)) => CopyEnd::Whole(work.summary(seat.world.now())),
+        Some(Ok(copied)) => CopyEnd::Whole(work.summary(seat.world.now(), copied.bytes, "it")),
         Some(Err(error)) if error.kind == IoErrorKind::NoSpace => {
             CopyEnd::Failed("the pool of the copy is full".to_owned())
         }

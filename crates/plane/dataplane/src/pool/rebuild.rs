@@ -94,12 +94,13 @@ impl<W: World> OpenPool<W> {
         let mut owner = Owner { pool: self.clone(), group, work, gait: self.gait(), disk: disk.clone() };
         let sentence = format!("disk {disk} of pool {} is being filled", self.name);
         self.raise(event::REBUILD_BEGAN, sentence);
+        let before = self.written_bytes(group, Some(member));
         match self.groups[group].array.rebuild(member, &stripes, &mut owner).await {
             Ok(rebuilt) => {
                 self.groups[group].to_fill.borrow_mut().remove(&member);
                 tracing::info!(pool = %self.name, disk, stripes = rebuilt.stripes, "a member is rebuilt and in service");
-                let taken =
-                    self.groups[group].work.get().map_or(String::new(), |work| work.summary(self.seat.world.now()));
+                let written = self.written_bytes(group, Some(member)) - before;
+                let taken = work.summary(self.seat.world.now(), written, "it");
                 let sentence = format!("disk {disk} of pool {} is filled and in service{taken}", self.name);
                 self.raise(event::REBUILD_ENDED, sentence);
                 true
@@ -195,6 +196,14 @@ impl<W: World> OpenPool<W> {
     fn begin_over(&self, group: usize, kind: WorkKind, stripes: &[Range<u64>]) -> Work {
         let stripes: u64 = stripes.iter().map(|range| range.end - range.start).sum();
         Work::new(kind, self.seat.world.now(), stripes * self.stripe_bytes(group))
+    }
+
+    /// Bytes that were written to the disks of the group, or of this member, since they were opened.
+    pub(super) fn written_bytes(&self, group: usize, member: Option<u16>) -> u64 {
+        let slots = self.groups[group].slots.borrow();
+        let wanted = slots.iter().zip(0..).filter(|(_, number)| member.is_none_or(|member| member == *number));
+        let disks = wanted.filter_map(|(slot, _)| slot.disk.as_ref());
+        disks.map(|disk| disk.device().device().counters().written_bytes).sum()
     }
 
     /// Bytes of data in a stripe of the group.

@@ -330,7 +330,7 @@ impl<W: World> OpenPool<W> {
         scrub.runs.set(false);
         let Some(report) = scrub.report.borrow().clone() else { return };
         let (name, checked, seconds) = (&self.name, report.checked.iec(), report.seconds(now));
-        let read = format!("the scrub of pool {name} has read {checked} in {seconds} s");
+        let read = format!("the scrub of pool {name} has looked through {checked} in {seconds} s");
         let ScrubReport { mismatches, unreadable, healed, .. } = report;
         let (code, sentence) = match state {
             ScrubState::Done if mismatches + unreadable > 0 => {

@@ -202,7 +202,7 @@ impl<W: World> OpenPool<W> {
             state.work.set(Some(work));
             self.keep_reshape_pace(group, &mut gait, done, total).await;
         };
-        let before = self.pool.status().bytes;
+        let (before, written) = (self.pool.status().bytes, self.written_bytes(group, None));
         let reshaped = state.array.reshape(pace).await;
         state.work.set(None);
         if let Err(error) = reshaped {
@@ -216,7 +216,8 @@ impl<W: World> OpenPool<W> {
             tracing::error!(pool = %name, group, %refusal, "what a group has gained cannot be given out");
         }
         let gained = Size::new(self.pool.status().bytes - before).iec();
-        let taken = work.summary(self.seat.world.now());
+        let written = self.written_bytes(group, None).saturating_sub(written);
+        let taken = work.summary(self.seat.world.now(), written, "its disks");
         let sentence = format!("group {group} of pool {name} is laid out over {members} members, {gained} more{taken}");
         tracing::info!("{sentence}");
         self.raise(event::RESHAPE_ENDED, sentence);

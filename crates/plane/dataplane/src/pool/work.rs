@@ -12,8 +12,6 @@ const LATELY: Duration = Duration::from_secs(5);
 pub(super) struct Work {
     kind: WorkKind,
     started: Time,
-    /// What was done before it began, when it goes on with what an earlier one has left.
-    before_bytes: u64,
     total_bytes: u64,
     done_bytes: u64,
     /// How far it was at two moments that lie a while apart, the older one first.
@@ -43,8 +41,7 @@ impl Work {
 
     /// It goes on at `now`, with so much done before.
     pub fn resumed(kind: WorkKind, now: Time, done_bytes: u64, total_bytes: u64) -> Self {
-        let before_bytes = done_bytes;
-        Self { kind, started: now, before_bytes, total_bytes, done_bytes, marks: [(now, done_bytes); 2] }
+        Self { kind, started: now, total_bytes, done_bytes, marks: [(now, done_bytes); 2] }
     }
 
     pub fn kind(self) -> WorkKind {
@@ -63,13 +60,15 @@ impl Work {
         }
     }
 
-    /// What it took, in words that follow a sentence.
-    pub fn summary(self, now: Time) -> String {
-        let seconds = now.since(self.started).as_secs_f64();
-        let done = self.done_bytes - self.before_bytes;
-        let rate = if seconds > 0.0 { done as f64 / seconds } else { 0.0 };
-        let done = Size::new(done).iec();
-        format!(": {done} in {} s, {}/s", seconds.ceil() as u64, Size::new(rate as u64).decimal())
+    /// What it took to write so many bytes to `place`, in words that follow a sentence. What was passed over was not written.
+    pub fn summary(self, now: Time, written: u64, place: &str) -> String {
+        let seconds = now.since(self.started).as_secs_f64().max(0.1);
+        let time = if seconds < 10.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") };
+        if written == 0 {
+            return format!(": nothing had to be written to {place}, in {time} s");
+        }
+        let rate = Size::new((written as f64 / seconds) as u64).decimal();
+        format!(": {} written to {place} in {time} s, {rate}/s", Size::new(written).iec())
     }
 
     /// How far it is at `now`.
@@ -90,6 +89,18 @@ impl Work {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn summary_counts_what_was_written_over_the_time_that_it_took() {
+        let work = Work::new(WorkKind::Rebuild, Time::default(), 4 << 30);
+        let after = |ms: u64, written: u64| {
+            work.summary(Time::default() + Duration::from_millis(ms), written, "it").trim_start_matches(": ").to_owned()
+        };
+        assert_eq!(after(120, 0), "nothing had to be written to it, in 0.1 s");
+        assert_eq!(after(2_040, 2 << 30), "2 GiB written to it in 2.0 s, 1.1 GB/s");
+        assert_eq!(after(64_000, 64 << 20), "64 MiB written to it in 64 s, 1 MB/s");
+        assert_eq!(after(1, 4096), "4 KiB written to it in 0.1 s, 41 KB/s");
+    }
 
     #[test]
     fn work_tells_the_rate_of_late_and_not_of_always() {
