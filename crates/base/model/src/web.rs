@@ -34,6 +34,8 @@ pub struct CertificateReport {
     pub generated: bool,
     /// The names and addresses that it was made for; empty where it is not ours.
     pub names: Vec<String>,
+    /// When it begins to be valid.
+    pub from: Timestamp,
     /// When it ends.
     pub until: Timestamp,
     /// SHA-256 of the certificate, as browsers show it.

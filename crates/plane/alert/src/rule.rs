@@ -42,6 +42,7 @@ pub fn of(code: EventCode) -> Rule {
         | event::ISNS_FAILED
         | event::WEB_UNUSABLE
         | event::CERTIFICATE_WRONG
+        | event::CERTIFICATE_ENDS
         | event::RECEIVER_AWAY
         | event::AUDIT_UNWRITABLE
         | event::MEMORY_SHORT

@@ -23,7 +23,9 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use model::{CertificateReport, Problem, Refusal, Severity, Subject, SubjectKind, WebAddress, WebReport, event};
+use model::{
+    CertificateReport, Problem, Refusal, Severity, Subject, SubjectKind, Timestamp, WebAddress, WebReport, event,
+};
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::version::TLS13;
@@ -52,6 +54,8 @@ const HEAD_BYTES_MAX: usize = 32 << 10;
 const AGAIN: Duration = Duration::from_secs(10);
 /// How often the certificate is looked at.
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
+/// In seconds: a certificate that is valid for less is told of.
+const ENDS_SOON: u64 = 14 * 24 * 3600;
 /// A pause after the system gave no connection, for want of descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -187,7 +191,6 @@ impl Web {
 
     /// A certificate that cannot be used, has changed or ends soon is noticed; `usable` is true from its first use on.
     async fn look_after_certificate(self: Arc<Self>, control: Arc<Control>, usable: watch::Sender<bool>) {
-        let mut warned = None;
         let node = || Subject::new(SubjectKind::Node, &control.settings().node);
         loop {
             let certificate = self.certificate.clone();
@@ -215,16 +218,12 @@ impl Web {
                     AGAIN
                 }
             };
-            if let Some(until) = report.map(|report| report.until)
-                && until <= now().plus(14 * 24 * 3600)
-                && warned != Some(until)
-            {
-                warned = Some(until);
-                control.tell(
-                    event::CERTIFICATE_ENDS,
-                    node(),
-                    format!("the certificate of the console ends at {until}"),
-                );
+            match report.and_then(|report| unfit(&report, now())) {
+                Some(problem) => control.notice(event::CERTIFICATE_ENDS, node(), problem),
+                None => {
+                    let sentence = "the certificate of the console is valid for a while";
+                    control.settle(event::CERTIFICATE_ENDS, node(), event::CERTIFICATE_RIGHT, sentence);
+                }
             }
             sleep(wait).await;
         }
@@ -259,6 +258,28 @@ fn unusable(refusal: &Refusal, is_served: bool) -> Problem {
         meaning: format!("{}; {rest}", refusal.message),
         action: format!("{}; it is tried again every 10 seconds", refusal.hint),
     }
+}
+
+/// A certificate that is not valid at `now`, or not for much longer.
+fn unfit(report: &CertificateReport, now: Timestamp) -> Option<Problem> {
+    let CertificateReport { from, until, generated, .. } = report;
+    let (state, meaning) = match () {
+        () if *from > now => ("not valid yet", format!("it is valid from {from} on, and the clock says {now}")),
+        () if *until <= now => ("over", format!("it was valid until {until}, and the clock says {now}")),
+        () if *until <= now.plus(ENDS_SOON) => ("ending soon", format!("it is valid until {until}")),
+        () => return None,
+    };
+    let action = match generated {
+        true => "the node makes another one within a minute; see its log if this stays",
+        false => "put another one in its place, or set the clock right",
+    };
+    Some(Problem {
+        severity: Severity::Warning,
+        subject: "certificate of the console".to_owned(),
+        state: state.to_owned(),
+        meaning: format!("{meaning}; browsers warn of one that is not valid"),
+        action: action.to_owned(),
+    })
 }
 
 /// One connection, from its first byte to its end.

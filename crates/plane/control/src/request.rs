@@ -11,7 +11,7 @@ pub use presentations::{NewPresentation, Spread, Unpresent};
 
 use model::{
     Balance, CopySource, DiskName, Iqn, IsnsServer, Level, MemberSize, Name, Network, PortalAddress, Provision, Size,
-    SnapshotLock, SnapshotName, Span, VolumeName,
+    SnapshotLock, SnapshotName, Span, Timestamp, VolumeName,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -306,7 +306,45 @@ pub struct NewSnapshots {
     pub name: Name,
     /// Until when they cannot be deleted.
     #[serde(default)]
-    pub lock: SnapshotLock,
+    pub lock: LockWish,
+}
+
+/// Until when a snapshot shall be kept from being deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LockWish {
+    /// It can be deleted.
+    #[default]
+    Open,
+    /// Not before this time.
+    Until(Timestamp),
+    /// Not for so long, by the array's clock: that of who asks may be another.
+    For(Span),
+    /// Never.
+    ForEver,
+}
+
+impl LockWish {
+    /// The lock that is wished for at `now`.
+    #[must_use]
+    pub fn at(self, now: Timestamp) -> SnapshotLock {
+        match self {
+            Self::Open => SnapshotLock::Open,
+            Self::Until(time) => SnapshotLock::Until(time),
+            Self::For(span) => SnapshotLock::Until(now.plus(span.seconds())),
+            Self::ForEver => SnapshotLock::ForEver,
+        }
+    }
+}
+
+impl From<SnapshotLock> for LockWish {
+    fn from(lock: SnapshotLock) -> Self {
+        match lock {
+            SnapshotLock::Open => Self::Open,
+            SnapshotLock::Until(time) => Self::Until(time),
+            SnapshotLock::ForEver => Self::ForEver,
+        }
+    }
 }
 
 /// Keep a snapshot from being deleted.
@@ -314,7 +352,7 @@ pub struct NewSnapshots {
 #[serde(deny_unknown_fields)]
 pub struct LockSnapshot {
     /// Until when.
-    pub lock: SnapshotLock,
+    pub lock: LockWish,
 }
 
 /// Make a volume of a snapshot.

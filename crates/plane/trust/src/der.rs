@@ -7,6 +7,8 @@ use model::Timestamp;
 /// What is read of a certificate.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Facts<'a> {
+    /// When it begins to be valid.
+    pub from: Timestamp,
     /// When it ends.
     pub until: Timestamp,
     /// Its SubjectPublicKeyInfo, with tag and length.
@@ -32,10 +34,10 @@ pub fn facts(certificate: &[u8]) -> Option<Facts<'_>> {
         rest = any(rest)?.1;
     }
     let (validity, rest) = element(rest, SEQUENCE)?;
-    let (_, ends) = any(validity.content)?;
+    let (begins, ends) = any(validity.content)?;
     let (_, rest) = element(rest, SEQUENCE)?;
     let (public_key, _) = element(rest, SEQUENCE)?;
-    Some(Facts { until: time(any(ends)?.0)?, public_key: public_key.whole })
+    Some(Facts { from: time(begins)?, until: time(any(ends)?.0)?, public_key: public_key.whole })
 }
 
 struct Element<'a> {
@@ -90,10 +92,14 @@ mod tests {
         for (year, until) in [(2031, "2031-02-03T00:00:00Z"), (2071, "2071-02-03T00:00:00Z")] {
             let key = rcgen::KeyPair::generate().expect("a key");
             let mut wanted = rcgen::CertificateParams::new(vec!["array1".to_owned()]).expect("a name");
+            wanted.not_before = rcgen::date_time_ymd(1970, 1, 1);
             wanted.not_after = rcgen::date_time_ymd(year, 2, 3);
             let made = wanted.self_signed(&key).expect("a certificate");
             let facts = facts(made.der()).expect("it is one");
-            assert_eq!(facts.until.to_string(), until);
+            assert_eq!(
+                (facts.from.to_string(), facts.until.to_string()),
+                ("1970-01-01T00:00:00Z".into(), until.into())
+            );
             assert!(facts.public_key.ends_with(rcgen::PublicKeyData::der_bytes(&key)));
         }
     }

@@ -5,9 +5,8 @@ use crate::args::{ListOptions, LockOptions, SnapshotCommand, Until};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::Rows;
-use control::request::{LockSnapshot, NewSnapshots};
-use model::{Refusal, SnapshotLock, SnapshotReport, Timestamp, VolumeName, code};
-use std::time::SystemTime;
+use control::request::{LockSnapshot, LockWish, NewSnapshots};
+use model::{Refusal, SnapshotLock, SnapshotReport, VolumeName, code};
 
 pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
@@ -27,12 +26,13 @@ pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
         }
         SnapshotCommand::Lock { name, lock } => {
             let lock = lock.lock();
-            if lock == SnapshotLock::Open {
+            if lock == LockWish::Open {
                 let hint = "give --lock-until TIME, or --locked for ever";
                 let refusal = Refusal::new(code::REQUEST_INVALID, "it was not said until when to lock", hint);
                 return Err(Failure::usage(&refusal));
             }
             let answer = desk.client.patch(&format!("/snapshots/{name}"), &LockSnapshot { lock }, "snapshot")?;
+            let SnapshotReport { lock, .. } = answer.decode()?;
             desk.out.done(&answer, &format!("snapshot {name} is locked {}", until(lock)))
         }
     }
@@ -66,15 +66,12 @@ fn until(lock: SnapshotLock) -> String {
 }
 
 impl LockOptions {
-    fn lock(self) -> SnapshotLock {
+    fn lock(self) -> LockWish {
         match self.lock_until {
-            Some(Until::At(time)) => SnapshotLock::Until(time),
-            Some(Until::In(span)) => {
-                let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-                SnapshotLock::Until(Timestamp::from_unix(now).plus(span.seconds()))
-            }
-            None if self.locked => SnapshotLock::ForEver,
-            None => SnapshotLock::Open,
+            Some(Until::At(time)) => LockWish::Until(time),
+            Some(Until::In(span)) => LockWish::For(span),
+            None if self.locked => LockWish::ForEver,
+            None => LockWish::Open,
         }
     }
 }

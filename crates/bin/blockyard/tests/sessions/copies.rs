@@ -115,7 +115,7 @@ fn copy_to_another_pool_is_of_one_instant_while_hosts_write_and_nobody_sees_half
             copying(node.control.present(presented).await.unwrap_err());
             copying(node.control.delete_volume(&volume(), Removal::default()).await.unwrap_err());
             copying(node.control.resize_volume(&volume(), Resize { size: Size::mib(128) }).await.unwrap_err());
-            let snapshots = NewSnapshots { volumes: vec![volume()], name: name("s"), lock: SnapshotLock::Open };
+            let snapshots = NewSnapshots { volumes: vec![volume()], name: name("s"), lock: SnapshotLock::Open.into() };
             copying(node.control.create_snapshots(snapshots).await.unwrap_err());
             copying(copy(&node, "fast/db", "fast/two").await.unwrap_err());
             copying(node.control.export_pool(&name("fast"), Removal::default()).await.unwrap_err());
@@ -152,7 +152,7 @@ fn copy_of_a_snapshot_within_its_pool_shows_the_snapshot() {
     Sim::new(142).run(async move |sim| {
         let (node, _disks, mut host) = two_pools(&sim, 2).await;
         let volumes = vec!["tank/db".parse().unwrap()];
-        let monday = NewSnapshots { volumes, name: name("monday"), lock: SnapshotLock::Open };
+        let monday = NewSnapshots { volumes, name: name("monday"), lock: SnapshotLock::Open.into() };
         node.control.create_snapshots(monday).await.unwrap();
         for place in 0..PLACES {
             host.write(place * STRIDE, !fill(place)).await;

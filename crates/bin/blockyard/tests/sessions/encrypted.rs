@@ -82,7 +82,7 @@ fn encrypted_volume_is_cloned_and_copied_encrypted_and_never_written_to_a_log() 
     Sim::new(152).run(async move |sim| {
         let (node, disks, mut host) = furnished_with(&sim, 1, &[], false).await;
         filled(&node, &mut host, true, Provision::Thick, 0x22).await;
-        let noon = NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Open };
+        let noon = NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Open.into() };
         node.control.create_snapshots(noon).await.unwrap();
         let (snapshot, name) = ("tank/secret@noon".parse().unwrap(), "tank/clone".parse().unwrap());
         let clone = NewClone { snapshot, name, thick: false, zero_detection: false };
@@ -165,7 +165,7 @@ fn host_erases_an_encrypted_volume_by_its_key_and_no_other() {
         assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, INVALID_FIELD, "a plain volume has no key");
         for (number, provision) in [Provision::Thin, Provision::Thick].into_iter().enumerate() {
             filled(&node, &mut host, true, provision, 0x22).await;
-            let noon = NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Open };
+            let noon = NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Open.into() };
             node.control.create_snapshots(noon).await.unwrap();
             assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, SEQUENCE_ERROR);
             assert!(node.codes().await.contains(&event::SANITIZE_REFUSED));

@@ -161,7 +161,7 @@ fn snapshot_under_load_is_one_instant_and_its_clone_shows_that() {
             let new = NewSnapshots {
                 volumes: vec!["tank/vm1".parse().unwrap()],
                 name: name("noon"),
-                lock: SnapshotLock::Open,
+                lock: SnapshotLock::Open.into(),
             };
             node.control.create_snapshots(new).await.unwrap();
             let after = submitted.get();
@@ -207,8 +207,11 @@ fn roll_back_waits_for_sessions_or_tells_them() {
         for block in 0..BLOCKS {
             host.write(block, 1).await;
         }
-        let new =
-            NewSnapshots { volumes: vec!["tank/vm1".parse().unwrap()], name: name("noon"), lock: SnapshotLock::Open };
+        let new = NewSnapshots {
+            volumes: vec!["tank/vm1".parse().unwrap()],
+            name: name("noon"),
+            lock: SnapshotLock::Open.into(),
+        };
         node.control.create_snapshots(new).await.unwrap();
         for block in 0..BLOCKS {
             host.write(block, 2).await;
@@ -244,8 +247,11 @@ fn check_looks_at_everything_and_dump_says_it() {
         for granule in 0..12 {
             host.write(granule * GRANULE, 1).await;
         }
-        let new =
-            NewSnapshots { volumes: vec!["tank/thin".parse().unwrap()], name: name("kept"), lock: SnapshotLock::Open };
+        let new = NewSnapshots {
+            volumes: vec!["tank/thin".parse().unwrap()],
+            name: name("kept"),
+            lock: SnapshotLock::Open.into(),
+        };
         node.control.create_snapshots(new).await.unwrap();
         for granule in 0..3 {
             host.write(granule * GRANULE, 2).await;
@@ -281,8 +287,11 @@ fn families_are_whole_after_a_restart() {
         for granule in 0..10 {
             host.write(granule * GRANULE, 2).await;
         }
-        let once =
-            NewSnapshots { volumes: vec!["tank/thin".parse().unwrap()], name: name("later"), lock: SnapshotLock::Open };
+        let once = NewSnapshots {
+            volumes: vec!["tank/thin".parse().unwrap()],
+            name: name("later"),
+            lock: SnapshotLock::Open.into(),
+        };
         node.control.create_snapshots(once).await.unwrap();
         for granule in 5..15 {
             host.write(granule * GRANULE, 3).await;

@@ -210,7 +210,7 @@ fn volumes_wait_for_a_log_whose_disks_are_away_and_have_everything_when_they_are
         // Its disks are soon older than any that could be believed.
         for number in 0..6 {
             let (volumes, name) = (vec!["tank/vm2".parse().unwrap()], name(&format!("s{number}")));
-            let new = NewSnapshots { volumes, name, lock: SnapshotLock::Open };
+            let new = NewSnapshots { volumes, name, lock: SnapshotLock::Open.into() };
             stage.node.control.create_snapshots(new).await.unwrap();
         }
         stage.log.iter().for_each(DiskHandle::revive);
@@ -378,7 +378,7 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
         let control = stage.node.control.clone();
         let volume = || "tank/vm1".parse::<model::VolumeName>().unwrap();
         stage.write_late(1).await;
-        let new = NewSnapshots { volumes: vec![volume()], name: name("noon"), lock: SnapshotLock::Open };
+        let new = NewSnapshots { volumes: vec![volume()], name: name("noon"), lock: SnapshotLock::Open.into() };
         control.create_snapshots(new).await.unwrap();
         stage.write_late(2).await;
         let copy = NewClone {

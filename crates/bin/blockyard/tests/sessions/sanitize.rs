@@ -109,7 +109,7 @@ fn sanitize_spares_what_a_snapshot_keeps_and_a_thin_volume_gives_all_of_it_back(
         for block in (0..BLOCKS).step_by(64) {
             host.write(block, 0x22).await;
         }
-        let noon = || NewSnapshots { volumes: vec![big()], name: name("noon"), lock: SnapshotLock::Open };
+        let noon = || NewSnapshots { volumes: vec![big()], name: name("noon"), lock: SnapshotLock::Open.into() };
         node.control.create_snapshots(noon()).await.unwrap();
         assert_eq!(host.status_of(&BLOCK_ERASE, &[]).await, SEQUENCE_ERROR);
         assert_eq!(overwrite(&mut host, 1).await, SEQUENCE_ERROR);

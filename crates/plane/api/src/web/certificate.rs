@@ -69,15 +69,15 @@ impl Certificate {
         Self { source, current: Mutex::default() }
     }
 
-    /// Files that have changed are read again, and what is not there or ends soon and is ours is made; true when something was.
+    /// Files that have changed are read again, and what is not there, not valid or ends soon and is ours is made; true when something was.
     ///
     /// *Errors*: the files cannot be read or written, are no certificate and key, or do not belong to each other. What there was is used
     /// on.
     pub fn refresh(&self, now: Timestamp) -> Result<bool, Refusal> {
-        let read = self.current().as_ref().map(|current| (current.stamp, current.report.until));
-        if let Some((stamp, until)) = read {
-            let ends = matches!(self.source, Source::Generated { .. }) && ends_soon(until, now);
-            if !ends && self.source.stamp().is_ok_and(|now| now == stamp) {
+        let read = self.current().as_ref().map(|current| (current.stamp, current.report.from, current.report.until));
+        if let Some((stamp, from, until)) = read {
+            let is_unfit = matches!(self.source, Source::Generated { .. }) && !is_fit(from, until, now);
+            if !is_unfit && self.source.stamp().is_ok_and(|now| now == stamp) {
                 return Ok(false);
             }
         }
@@ -146,7 +146,8 @@ impl Source {
             Self::Generated { names, .. } => (true, names.iter().cloned().collect()),
         };
         let (fingerprint, pin) = (fingerprint(&first), pin(facts.public_key));
-        let report = CertificateReport { generated, names, until: facts.until, fingerprint, pin };
+        let (from, until) = (facts.from, facts.until);
+        let report = CertificateReport { generated, names, from, until, fingerprint, pin };
         Ok(Current { key: Arc::new(key), report, stamp })
     }
 }
@@ -157,20 +158,21 @@ fn fingerprint(certificate: &[u8]) -> String {
     digits.join(":")
 }
 
-fn ends_soon(until: Timestamp, now: Timestamp) -> bool {
-    now.plus(RENEWED_DAYS * DAY) >= until
+/// True when it is valid, and not for a little while only. A clock that was set back may find it in the future.
+fn is_fit(from: Timestamp, until: Timestamp, now: Timestamp) -> bool {
+    from <= now && now.plus(RENEWED_DAYS * DAY) < until
 }
 
-/// A certificate for `names` that does not end soon lies in `folder`. The key stays when the certificate is made anew.
+/// A certificate for `names` that is valid and does not end soon lies in `folder`. The key stays when the certificate is made anew.
 fn make_where_needed(folder: &Path, names: &BTreeSet<String>, now: Timestamp) -> Result<(), Refusal> {
     let (certificate, key, for_names) = (folder.join("certificate.pem"), folder.join("key.pem"), folder.join("names"));
     let wanted: String = names.iter().map(|name| format!("{name}\n")).collect();
     let standing = read_if_there(&certificate)?
         .filter(|_| bounded::text_file(&for_names, PEM_BYTES_MAX).is_ok_and(|was| was == wanted));
     let standing = standing.and_then(|pem| CertificateDer::from_pem_slice(&pem).ok());
-    let until = standing.and_then(|standing| der::facts(&standing).map(|facts| facts.until));
+    let times = standing.and_then(|standing| der::facts(&standing).map(|facts| (facts.from, facts.until)));
     let old_key = read_if_there(&key)?;
-    if old_key.is_some() && until.is_some_and(|until| !ends_soon(until, now)) {
+    if old_key.is_some() && times.is_some_and(|(from, until)| is_fit(from, until, now)) {
         return Ok(());
     }
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(|error| unusable(folder, &error))?;

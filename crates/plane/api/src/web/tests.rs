@@ -3,8 +3,9 @@
 pub(crate) mod browser;
 
 use self::browser::{Browser, Node};
-use crate::web::{HANDSHAKE, HEAD};
+use crate::web::{HANDSHAKE, HEAD, unfit};
 use hyper::{Method, StatusCode};
+use model::{CertificateReport, Problem, Severity, Timestamp};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -123,4 +124,21 @@ async fn flood_of_connections_is_bounded_and_others_are_served() {
         assert!(begun.elapsed() < Duration::from_secs(5), "seats come back");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+#[test]
+fn certificate_that_is_not_valid_now_or_not_for_long_is_a_problem() {
+    let day = 24 * 3600;
+    let now = Timestamp::from_unix(1_795_000_000);
+    let of = |from: Timestamp, until: Timestamp, generated: bool| {
+        let (names, fingerprint, pin) = Default::default();
+        unfit(&CertificateReport { generated, names, from, until, fingerprint, pin }, now)
+    };
+    assert_eq!(of(now.minus(day), now.plus(60 * day), false), None);
+    let state = |problem: Option<Problem>| problem.map(|problem| problem.state);
+    assert_eq!(state(of(now.plus(1), now.plus(60 * day), false)).as_deref(), Some("not valid yet"));
+    assert_eq!(state(of(Timestamp::from_unix(0), now, false)).as_deref(), Some("over"));
+    let soon = of(now.minus(day), now.plus(13 * day), false).expect("it ends");
+    assert_eq!((soon.state.as_str(), soon.severity), ("ending soon", Severity::Warning));
+    assert!(soon.action.contains("set the clock right"), "{}", soon.action);
 }

@@ -17,7 +17,8 @@ impl Control {
     /// of one pool; the lock ends before it begins. Nothing is changed then.
     pub async fn create_snapshots(&self, request: NewSnapshots) -> Result<Vec<SnapshotReport>, Refusal> {
         let _turn = self.turn().await;
-        admit_lock(request.lock)?;
+        let lock = request.lock.at(crate::steward::now());
+        admit_lock(lock)?;
         let mut snapshots = Vec::new();
         for (nth, volume) in request.volumes.iter().enumerate() {
             self.admit_mapped(volume).await?;
@@ -36,7 +37,7 @@ impl Control {
             let message = format!("there is a snapshot {} already", taken.name);
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
-        self.engine.snapshots(Order::CreateSnapshots { snapshots, lock: request.lock }).await
+        self.engine.snapshots(Order::CreateSnapshots { snapshots, lock }).await
     }
 
     /// The snapshot is gone; what only it held is given back in the background.
@@ -73,8 +74,9 @@ impl Control {
     pub async fn lock_snapshot(&self, name: &SnapshotName, request: LockSnapshot) -> Result<SnapshotReport, Refusal> {
         let _turn = self.turn().await;
         self.snapshot_report(name).await?;
-        admit_lock(request.lock)?;
-        let order = Order::LockSnapshot { snapshot: name.clone(), lock: request.lock };
+        let lock = request.lock.at(crate::steward::now());
+        admit_lock(lock)?;
+        let order = Order::LockSnapshot { snapshot: name.clone(), lock };
         self.engine.snapshots(order).await?;
         self.snapshot_report(name).await
     }

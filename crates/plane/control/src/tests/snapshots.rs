@@ -1,7 +1,9 @@
 //! Snapshots and clones as control sees them: who may be deleted when, and what makes no sense.
 
 use super::Array;
-use crate::request::{LockSnapshot, NewBackend, NewClone, NewCopy, NewSnapshots, NewVolume, Removal, RollBack};
+use crate::request::{
+    LockSnapshot, LockWish, NewBackend, NewClone, NewCopy, NewSnapshots, NewVolume, Removal, RollBack,
+};
 use model::{Refusal, Size, SnapshotLock, SnapshotName, SnapshotReport, Timestamp, code};
 
 fn snapshot(text: &str) -> SnapshotName {
@@ -22,7 +24,10 @@ async fn create(
     lock: SnapshotLock,
 ) -> Result<Vec<SnapshotReport>, Refusal> {
     let volumes = volumes.iter().map(|name| name.parse().expect("a name")).collect();
-    array.control.create_snapshots(NewSnapshots { volumes, name: name.parse().expect("a name"), lock }).await
+    array
+        .control
+        .create_snapshots(NewSnapshots { volumes, name: name.parse().expect("a name"), lock: lock.into() })
+        .await
 }
 
 #[tokio::test]
@@ -49,11 +54,11 @@ async fn snapshot_that_is_locked_or_cloned_is_not_deleted() {
     create(&array, &["tank/vm1"], "kept", SnapshotLock::Open).await.expect("one");
     create(&array, &["tank/vm1"], "cloned", SnapshotLock::Open).await.expect("one");
     let until = SnapshotLock::Until(Timestamp::from_unix(4_000_000_000));
-    control.lock_snapshot(&snapshot("tank/vm1@kept"), LockSnapshot { lock: until }).await.expect("locked");
+    control.lock_snapshot(&snapshot("tank/vm1@kept"), LockSnapshot { lock: until.into() }).await.expect("locked");
     let refusal = control.delete_snapshot(&snapshot("tank/vm1@kept")).await.expect_err("locked");
     assert_eq!(refusal.code, code::SNAPSHOT_LOCKED);
     assert_eq!(refusal.message, "snapshot tank/vm1@kept is locked until 2096-10-02T07:06:40Z");
-    let past = LockSnapshot { lock: SnapshotLock::Until(Timestamp::from_unix(1)) };
+    let past = LockSnapshot { lock: LockWish::Until(Timestamp::from_unix(1)) };
     let refusal = control.lock_snapshot(&snapshot("tank/vm1@kept"), past).await.expect_err("over");
     assert_eq!(refusal.code, code::TIME_INVALID);
 
@@ -108,4 +113,15 @@ async fn copy_is_of_a_volume_or_a_snapshot_of_a_pool_to_a_new_name_in_one() {
     assert_eq!(copy("tank/log@noon", "tank/old").await.expect("copied").size, Size::mib(1));
     let unknown = array.control.cancel_copy(&"tank/old".parse().expect("a name")).await;
     assert_eq!(unknown.expect_err("it has ended").code, code::COPY_UNKNOWN);
+}
+
+#[tokio::test]
+async fn span_of_a_lock_counts_from_the_arrays_clock() {
+    let array = furnished().await;
+    create(&array, &["tank/vm1"], "kept", SnapshotLock::Open).await.expect("one");
+    let asked: LockSnapshot = serde_json::from_str(r#"{"lock":{"for":"30d"}}"#).expect("a request");
+    let before = crate::steward::now();
+    let locked = array.control.lock_snapshot(&snapshot("tank/vm1@kept"), asked).await.expect("locked");
+    let SnapshotLock::Until(until) = locked.lock else { panic!("{:?}", locked.lock) };
+    assert!(until.since(before) >= 30 * 86400 && until.since(before) < 30 * 86400 + 60, "{until}");
 }

@@ -69,3 +69,20 @@ fn certificate_of_its_owner_is_read_again_when_it_changes_and_never_replaced_by_
     let refusal = opened(source, NOW).expect_err("the key is another's");
     assert!(refusal.message.contains("not the key of the certificate"), "{refusal}");
 }
+
+#[test]
+fn certificate_of_a_clock_that_was_wrong_is_made_anew_once_the_clock_is_right() {
+    // A dead battery: the first start is in 1970; or in the future, and the clock is set back.
+    for wrong in [Timestamp::from_unix(60), NOW.plus(20 * 365 * DAY)] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let source = Source::Generated { folder: dir.path().join("web"), names: names(&["array1"]) };
+        let open = opened(source.clone(), wrong).expect("made");
+        let first = told(&open);
+        assert!(first.from <= wrong && wrong < first.until);
+        assert!(open.refresh(NOW).expect("looked at"), "while the daemon runs");
+        let right = told(&open);
+        assert!(right.from <= NOW && NOW < right.until && right.pin == first.pin);
+        let again = opened(source, NOW).expect("opens");
+        assert_eq!(told(&again), right, "and it is kept");
+    }
+}
