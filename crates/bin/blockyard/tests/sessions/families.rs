@@ -282,7 +282,11 @@ fn families_are_whole_after_a_restart() {
         }
         let volumes = ["tank/vm1", "tank/thin"].map(|name| name.parse().unwrap()).to_vec();
         let lock = SnapshotLock::ForEver;
-        let made = node.control.create_snapshots(NewSnapshots { volumes, name: name("both"), lock }).await.unwrap();
+        let made = node
+            .control
+            .create_snapshots(NewSnapshots { volumes, name: name("both"), lock: lock.into() })
+            .await
+            .unwrap();
         assert!(made[0].set.is_some() && made[0].set == made[1].set, "{made:?}");
         for granule in 0..10 {
             host.write(granule * GRANULE, 2).await;
