@@ -124,7 +124,16 @@ impl PortalPolicy {
 impl FromStr for PortalAddress {
     type Err = Refusal;
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        address_of(text, ISCSI_PORT).map(Self).ok_or_else(|| {
+        let address = address_of(text, ISCSI_PORT);
+        if text.contains('%') || address.is_some_and(|address| is_link_local(address.ip())) {
+            let message = format!(
+                "{} is a link-local address, which hosts cannot be told: it has no meaning to them",
+                quoted(text)
+            );
+            let hint = "listen on [::], which is reached through every address, or give the interface another one, such as fd00::1";
+            return Err(Refusal::new(code::ADDRESS_INVALID, message, hint));
+        }
+        address.map(Self).ok_or_else(|| {
             Refusal::new(
                 code::ADDRESS_INVALID,
                 format!("{} is not an address to listen on", quoted(text)),
@@ -132,6 +141,11 @@ impl FromStr for PortalAddress {
             )
         })
     }
+}
+
+/// An address that means another place on each link.
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(ip) if ip.is_unicast_link_local())
 }
 
 /// The address that an operator writes, with `port` where it names none.
@@ -231,6 +245,9 @@ pub struct PortalReport {
     pub policy: PortalPolicy,
     /// How it is.
     pub state: PortalState,
+    /// True when it listens for hosts of IPv4 though its address is one of IPv6: `[::]`, unless somebody else has its port there.
+    #[serde(default)]
+    pub also_ipv4: bool,
     /// How many sessions came in through it.
     pub sessions: u32,
 }
@@ -256,6 +273,15 @@ pub enum PortalState {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn link_local_address_is_refused_with_what_to_use() {
+        for text in ["fe80::1", "[fe80::1]:3260", "fe80::1%eth0", "[fe80::1%2]:3260"] {
+            let refusal = text.parse::<PortalAddress>().expect_err(text);
+            assert!(refusal.message.contains("link-local") && refusal.hint.starts_with("listen on [::]"), "{refusal}");
+        }
+        assert_eq!("[::]".parse::<PortalAddress>().expect("all").to_string(), "[::]:3260");
+    }
 
     #[test]
     fn portal_address_has_the_port_of_iscsi_unless_it_names_one() {

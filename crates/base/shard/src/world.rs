@@ -181,4 +181,10 @@ pub trait Listener {
 
     /// The address it listens on, with the real port where 0 was asked for.
     fn local_address(&self) -> SocketAddr;
+
+    /// True when peers reach it over IPv4: an address of that family does, and `[::]` where nobody else has its port there. They
+    /// have addresses of IPv4 then, at both ends.
+    fn takes_ipv4(&self) -> bool {
+        self.local_address().is_ipv4()
+    }
 }

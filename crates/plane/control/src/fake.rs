@@ -488,7 +488,7 @@ fn volume(spec: &VolumeSpec) -> VolumeReport {
 }
 
 fn portal(address: SocketAddr) -> PortalReport {
-    PortalReport { address, policy: PortalPolicy::default(), state: PortalState::Open, sessions: 0 }
+    PortalReport { address, policy: PortalPolicy::default(), state: PortalState::Open, also_ipv4: false, sessions: 0 }
 }
 
 fn text(path: &std::path::Path) -> String {

@@ -20,7 +20,10 @@ impl Control {
         let state = self.state();
         let added = state.portals.iter().filter(|(_, record)| record.added).map(|(address, _)| address);
         let more = added.filter(|address| !self.settings.portals.contains(address));
-        for &address in self.settings.portals.iter().chain(more) {
+        let mut wanted: Vec<SocketAddr> = self.settings.portals.iter().chain(more).copied().collect();
+        // `[::]` takes IPv4 along where no other portal has that port there.
+        wanted.sort_by_key(SocketAddr::is_ipv6);
+        for address in wanted {
             let portal = match self.engine.portal(Order::OpenPortal { address }).await {
                 Ok(portal) => portal,
                 Err(refusal) => {
@@ -28,7 +31,7 @@ impl Control {
                     let sentence = format!("{}; it is tried again every second", refusal.message);
                     self.raise(event::PORTAL_UNUSABLE, Subject::new(SubjectKind::Portal, &address), sentence);
                     let (policy, state) = (state.portal_policy(address), PortalState::Failed { why: refusal.message });
-                    PortalReport { address, policy, state, sessions: 0 }
+                    PortalReport { address, policy, state, also_ipv4: false, sessions: 0 }
                 }
             };
             self.remember_portal(portal);

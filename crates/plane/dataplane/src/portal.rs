@@ -19,6 +19,8 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 pub struct OpenPortal {
     /// Where it listens, with its real port.
     pub address: SocketAddr,
+    /// True when hosts of IPv4 reach it though its address is one of IPv6.
+    pub also_ipv4: bool,
     _open: Sender<()>,
 }
 
@@ -29,9 +31,10 @@ impl OpenPortal {
     pub fn open<W: World>(seat: &Rc<Seat<W>>, address: SocketAddr, next: Rc<Cell<usize>>) -> std::io::Result<Self> {
         let listener = seat.world.listen(address)?;
         let address = listener.local_address();
+        let also_ipv4 = address.is_ipv6() && listener.takes_ipv4();
         let (open, closed) = mailbox::channel();
         seat.world.spawn(accept_until_closed(seat.clone(), listener, closed, next));
-        Ok(Self { address, _open: open })
+        Ok(Self { address, also_ipv4, _open: open })
     }
 }
 

@@ -36,7 +36,7 @@ pub struct ServeOptions {
     /// Begin an empty array though a key or an audit in the folder of the state shows that there was one
     #[arg(long)]
     pub new: bool,
-    /// Where to serve iSCSI, an address with or without a port; may be repeated [default: 0.0.0.0:3260]
+    /// Where to serve iSCSI, an address with or without a port, [::] for all of IPv6 and IPv4; may be repeated [default: 0.0.0.0:3260]
     #[arg(long = "portal", value_name = "ADDRESS")]
     pub portals: Vec<PortalAddress>,
     /// Where to serve the console and the API over HTTPS, an address with a port; may be repeated [default: 127.0.0.1:8443]

@@ -103,6 +103,11 @@ fn balance(desk: &Desk, by: Option<Balance>) -> Result<(), Failure> {
     desk.out.done(&answer, &format!("sessions go to the data portal with the fewest {by} for its weight"))
 }
 
+/// `[::]`, of which nobody can tell whether it listens for hosts of IPv4 as well.
+fn is_any_of_ipv6(portal: &PortalReport) -> bool {
+    portal.address.is_ipv6() && portal.address.ip().is_unspecified()
+}
+
 fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/portals", "portals", options, &[])?;
     let portals: Vec<PortalReport> = answer.decode()?;
@@ -111,6 +116,8 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
         let state = match &portal.state {
             PortalState::NoLink { why } => format!("no link: {why}"),
             PortalState::Failed { why } => format!("failed: {why}"),
+            PortalState::Open if !policy.drained && portal.also_ipv4 => "open, IPv4 and IPv6".to_owned(),
+            PortalState::Open if !policy.drained && is_any_of_ipv6(portal) => "open, IPv6 alone".to_owned(),
             PortalState::Open if !policy.drained => "open".to_owned(),
             PortalState::Open if portal.sessions > 0 => "draining".to_owned(),
             PortalState::Open => "drained".to_owned(),

@@ -39,7 +39,12 @@ pub fn present(dir: &Path) {
 impl Initiator {
     /// The login to the daemon of the folder has succeeded, without authentication, and the unit is ready.
     pub fn login(dir: &Path) -> Self {
-        let (portal, target) = (cell(dir, "portal", 0), cell(dir, "target", 1));
+        Self::login_at(dir, &cell(dir, "portal", 0))
+    }
+
+    /// As [`Initiator::login`], through this portal.
+    pub fn login_at(dir: &Path, portal: &str) -> Self {
+        let target = cell(dir, "target", 1);
         let name = |text: &str| IscsiName::parse(text).expect("an iSCSI name");
         let config = Config::new(InitiatorConfig::new(name(NAME), Some(name(&target))));
         let stream = TcpStream::connect(portal).expect("the portal is open");

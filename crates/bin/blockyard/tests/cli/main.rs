@@ -6,6 +6,7 @@ mod config;
 mod devices;
 mod elsewhere;
 mod encrypted;
+mod every_address;
 mod fenced;
 mod forward;
 mod full;

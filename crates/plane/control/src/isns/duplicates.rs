@@ -184,6 +184,7 @@ mod tests {
                 ..model::PortalPolicy::default()
             },
             state: model::PortalState::Open,
+            also_ipv4: false,
             sessions: 0,
         };
         let at = |text: &str| -> SocketAddr { text.parse().expect("an address") };

@@ -112,7 +112,13 @@ fn not_listening() -> Snapshot {
 }
 
 fn portal(state: PortalState) -> PortalReport {
-    PortalReport { address: ([10, 0, 0, 1], 3260).into(), policy: model::PortalPolicy::default(), state, sessions: 0 }
+    PortalReport {
+        address: ([10, 0, 0, 1], 3260).into(),
+        policy: model::PortalPolicy::default(),
+        state,
+        also_ipv4: false,
+        sessions: 0,
+    }
 }
 
 /// An array on which exactly what a critical event tells of is so; a new one needs its row.

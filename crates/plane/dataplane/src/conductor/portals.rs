@@ -37,11 +37,11 @@ impl<W: World> Conductor<W> {
                 "choose an address of this machine and a port that nothing else uses",
             )
         })?;
-        let address = portal.address;
+        let OpenPortal { address, also_ipv4, .. } = portal;
         self.portals.borrow_mut().insert(address, portal);
         self.tell_of_link(address, &Links::default());
         let policy = self.seat.access.borrow().policy_at(address);
-        Ok(PortalReport { address, policy, state: PortalState::Open, sessions: 0 })
+        Ok(PortalReport { address, policy, state: PortalState::Open, also_ipv4, sessions: 0 })
     }
 
     /// Listens there no more; the connections that came in there have ended.

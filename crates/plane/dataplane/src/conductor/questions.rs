@@ -128,9 +128,10 @@ impl<W: World> Conductor<W> {
         let count = |address| sessions.iter().filter(|(_, entry)| entry.came_through(address)).count();
         self.portals
             .borrow()
-            .keys()
-            .map(|&address| PortalReport {
+            .iter()
+            .map(|(&address, portal)| PortalReport {
                 address,
+                also_ipv4: portal.also_ipv4,
                 policy: view.policy_at(address),
                 state: match self.links.borrow().missing_at(address.ip()) {
                     Some(why) => PortalState::NoLink { why: why.to_string() },

@@ -95,10 +95,9 @@ fn establish(core: &Rc<Core>, from: &Node, to: &Node, local_ip: IpAddr, address:
     let any: IpAddr = if address.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let exact = Place { node: to.id, address };
     let wild = Place { node: to.id, address: SocketAddr::new(any, address.port()) };
-    let place = if net.listeners.contains_key(&exact) { exact } else { wild };
-    if !net.listeners.contains_key(&place) {
-        return Err(ErrorKind::ConnectionRefused.into());
-    }
+    let every = Place { node: to.id, address: SocketAddr::new([0; 16].into(), address.port()) };
+    let place = [exact, wild, every].into_iter().find(|place| net.listeners.contains_key(place));
+    let Some(place) = place else { return Err(ErrorKind::ConnectionRefused.into()) };
     let local = SocketAddr::new(local_ip, net.ephemeral_port());
     net.next_id += 1;
     let id = net.next_id;

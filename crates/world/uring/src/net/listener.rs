@@ -5,10 +5,12 @@ use super::socket::Socket;
 use super::stream::TcpStream;
 use crate::operation::Interest;
 use crate::world::Inner;
+use rustix::io::Errno;
 use rustix::net::{SocketFlags, acceptfrom_with, bind, getsockname, listen, sockopt};
 use shard::{Listener, StreamOptions};
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 /// Connections that the kernel keeps for us until we accept them: a login storm of all hosts at once.
@@ -18,22 +20,33 @@ const BACKLOG: i32 = 4096;
 pub struct TcpListener {
     socket: Socket,
     local: SocketAddr,
+    takes_ipv4: bool,
 }
 
 impl TcpListener {
     /// See [`World::listen`](shard::World::listen).
     pub(crate) fn bind(world: Rc<Inner>, address: SocketAddr) -> io::Result<Self> {
-        let fd = new_socket(address)?;
-        // A restart must not wait for the connections of the last run to be forgotten.
-        sockopt::set_socket_reuseaddr(&fd, true)?;
-        if address.is_ipv6() {
-            sockopt::set_ipv6_v6only(&fd, true)?;
-        }
-        bind(&fd, &address)?;
-        listen(&fd, BACKLOG)?;
+        let is_any = address.is_ipv6() && address.ip().is_unspecified();
+        let (fd, takes_ipv4) = match open(address, is_any) {
+            // The port is somebody's over IPv4, a portal of ours perhaps.
+            Err(Errno::ADDRINUSE) if is_any => (open(address, false)?, false),
+            opened => (opened?, is_any || address.is_ipv4()),
+        };
         let local = SocketAddr::try_from(getsockname(&fd)?)?;
-        Ok(Self { socket: Socket::new(world, fd), local })
+        Ok(Self { socket: Socket::new(world, fd), local, takes_ipv4 })
     }
+}
+
+fn open(address: SocketAddr, takes_ipv4: bool) -> Result<OwnedFd, Errno> {
+    let fd = new_socket(address)?;
+    // A restart must not wait for the connections of the last run to be forgotten.
+    sockopt::set_socket_reuseaddr(&fd, true)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&fd, !takes_ipv4)?;
+    }
+    bind(&fd, &address)?;
+    listen(&fd, BACKLOG)?;
+    Ok(fd)
 }
 
 impl Listener for TcpListener {
@@ -48,5 +61,9 @@ impl Listener for TcpListener {
 
     fn local_address(&self) -> SocketAddr {
         self.local
+    }
+
+    fn takes_ipv4(&self) -> bool {
+        self.takes_ipv4
     }
 }

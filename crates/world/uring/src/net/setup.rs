@@ -17,10 +17,18 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_PROBES: u32 = 3;
 
 /// A TCP socket of the address' family that does not block.
-pub(super) fn new_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+pub(super) fn new_socket(address: SocketAddr) -> Result<OwnedFd, Errno> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))?)
+    socket_with(family, SocketType::STREAM, flags, Some(ipproto::TCP))
+}
+
+/// The address as its own family writes it: a peer that came over IPv4 has an address of IPv4, whatever the socket calls it.
+pub(super) fn plain(address: SocketAddr) -> SocketAddr {
+    if address.ip() == address.ip().to_canonical() {
+        return address;
+    }
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// The connection is set up as `options` say.

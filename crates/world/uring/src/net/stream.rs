@@ -1,6 +1,6 @@
 //! One TCP connection.
 
-use super::setup::{configure, new_socket};
+use super::setup::{configure, new_socket, plain};
 use super::socket::Socket;
 use crate::operation::Interest;
 use crate::sys::tcp_info::path_of;
@@ -38,8 +38,8 @@ impl TcpStream {
     /// The connected socket `fd`, set up with `options`.
     pub(super) fn new(world: Rc<Inner>, fd: OwnedFd, peer: SocketAddr, options: &StreamOptions) -> io::Result<Self> {
         configure(&fd, options)?;
-        let local = SocketAddr::try_from(rustix::net::getsockname(&fd)?)?;
-        Ok(Self { socket: Socket::new(world, fd), local, peer })
+        let local = plain(SocketAddr::try_from(rustix::net::getsockname(&fd)?)?);
+        Ok(Self { socket: Socket::new(world, fd), local, peer: plain(peer) })
     }
 
     /// See [`World::adopt_stream`](shard::World::adopt_stream).

@@ -43,6 +43,22 @@ fn writes() -> u64 {
 }
 
 on_both! {
+    listener_on_every_address_takes_both_families(world) {
+        let listener = world.listen("[::]:0".parse().expect("an address")).expect("a port");
+        assert!(listener.takes_ipv4());
+        let port = listener.local_address().port();
+        for ip in ["127.0.0.1", "::1"] {
+            let there = SocketAddr::new(ip.parse().expect("an address"), port);
+            let client = world.connect(there, StreamOptions::default()).await.expect("it listens");
+            let served = listener.accept(&StreamOptions::default()).await.expect("the client is there");
+            assert_eq!((served.local_address(), served.peer_address()), (there, client.local_address()));
+        }
+        let other = world.listen("0.0.0.0:0".parse().expect("an address")).expect("a port");
+        let taken = SocketAddr::new("::".parse().expect("an address"), other.local_address().port());
+        let alone = world.listen(taken).expect("of IPv6 it is free");
+        assert!(!alone.takes_ipv4(), "IPv4 is another listener's");
+    }
+
     shard_does_not_ring_its_own_bell_when_its_sleep_ends(world) {
         let (client, served) = pair(&world, "127.0.0.1:0").await;
         let before = writes();
@@ -122,16 +138,6 @@ on_both! {
         let listener = world.listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let error = world.listen(listener.local_address()).err().expect("taken");
         assert_eq!(error.kind(), ErrorKind::AddrInUse);
-    }
-
-    ipv6_listener_leaves_ipv4_alone(world) {
-        let Ok(six) = world.listen("[::]:0".parse().expect("an address")) else { return };
-        let port = six.local_address().port();
-        world.listen(SocketAddr::from(([0, 0, 0, 0], port))).expect("the port is free for IPv4");
-        let address = SocketAddr::new("::1".parse().expect("an address"), port);
-        let Ok(client) = world.connect(address, StreamOptions::default()).await else { return };
-        let served = six.accept(&StreamOptions::default()).await.expect("the client is there");
-        assert_eq!(served.peer_address(), client.local_address());
     }
 
     unknown_congestion_control_falls_back_in_silence(world) {
