@@ -15,6 +15,7 @@ mod resets;
 mod writes;
 
 pub(crate) use requests::text;
+pub(crate) use writes::send_whole;
 
 use crate::{Aim, Found};
 

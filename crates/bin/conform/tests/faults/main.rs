@@ -9,6 +9,7 @@
 mod fault;
 mod pdu;
 mod proxy;
+mod ready;
 mod table;
 mod target;
 
