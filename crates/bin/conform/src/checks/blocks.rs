@@ -160,7 +160,7 @@ pub(super) fn lba_status_of(disk: &mut Disk, lba: u64) -> Found<Vec<(u64, u64, u
     let done = disk.session.read(&cdb16(0x9e, 0x12, lba, 512), 512)?;
     accepted("GET LBA STATUS (16)", &done)?;
     let length = 4 + number(&done.data, 0, 4);
-    ensure(length >= 24 && (length - 8) % 16 == 0, || {
+    ensure(length >= 24 && (length - 8).is_multiple_of(16), || {
         format!("PARAMETER DATA LENGTH is {}: not the four bytes behind it and descriptors of 16", length - 4)
     })?;
     let list = done.data.get(8..).unwrap_or_default().chunks_exact(16).take(((length - 8) / 16) as usize);
@@ -174,12 +174,12 @@ pub(super) fn lba_status(aim: &Aim) -> Found {
         let mut due = from;
         for (number, &(start, blocks, status)) in list.iter().enumerate() {
             // The first may begin before the block that was asked for: it has to hold it.
-            let begins = start == due || (number == 0 && start < due && start + blocks > due);
+            let begins = start == due || (number == 0 && start < due && start.saturating_add(blocks) > due);
             ensure(begins && blocks > 0, || {
                 format!("a descriptor of {blocks} blocks begins at {start}, and {due} is due")
             })?;
             ensure(status <= 4, || format!("PROVISIONING STATUS is {status:x}h, which means nothing"))?;
-            due = start + blocks;
+            due = start.saturating_add(blocks);
         }
         ensure(due <= disk.blocks, || format!("descriptors end at block {due} of {}", disk.blocks))?;
     }

@@ -87,7 +87,7 @@ fn deallocated_of(disk: &mut Disk) -> Found<Vec<u64>> {
         told => told?,
     };
     let gone = told.into_iter().filter(|&(_, _, status)| status == DEALLOCATED);
-    Ok(gone.flat_map(|(start, blocks, _)| start..(start + blocks).min(BLOCKS_MAX.into())).collect())
+    Ok(gone.flat_map(|(start, blocks, _)| start..start.saturating_add(blocks).min(BLOCKS_MAX.into())).collect())
 }
 
 pub(super) fn unmap_beyond(aim: &Aim) -> Found {

@@ -75,7 +75,7 @@ pub(super) fn report_luns(aim: &Aim) -> Found {
     if length > (16 << 10) - 8 {
         return Err(Finding::Untried("it has more units than are asked for".to_owned()));
     }
-    ensure(length % 8 == 0 && done.data.len() as u64 == 8 + length, || {
+    ensure(length.is_multiple_of(8) && done.data.len() as u64 == 8 + length, || {
         format!("LUN LIST LENGTH is {length}, and {} bytes came", done.data.len())
     })?;
     let mut luns = done.data.get(8..).unwrap_or_default().chunks(8);

@@ -101,7 +101,8 @@ struct Asked {
 
 impl Asked {
     fn behind(r2t: &R2t) -> Self {
-        Self { next: r2t.r2t_sn.0 + 1, due: r2t.buffer_offset_bytes + r2t.desired_data_transfer_bytes }
+        let due = r2t.buffer_offset_bytes.saturating_add(r2t.desired_data_transfer_bytes);
+        Self { next: r2t.r2t_sn.0.saturating_add(1), due }
     }
 }
 
@@ -124,7 +125,7 @@ fn answer_from(session: &mut Session, tag: u32, data: &[u8], asked: Asked, mut h
                 ensure(len > 0 && len <= most, || format!("{len} bytes are asked for, and MaxBurstLength is {most}"))?;
                 // What was lost may be asked for once more.
                 ensure(from == due || is_harmed, || format!("offset {from} is asked for where {due} was due"))?;
-                let piece = data.get(from as usize..(from + len) as usize);
+                let piece = data.get(from as usize..from.saturating_add(len) as usize);
                 let piece =
                     piece.ok_or(Finding::Wrong(format!("{len} bytes at {from} are asked for of {}", data.len())))?;
                 send_data(session, tag, Some(&r2t), piece, from, std::mem::replace(&mut harm, Harm::None));
