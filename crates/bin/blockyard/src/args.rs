@@ -321,7 +321,8 @@ Units are read and nothing is written; sessions of other initiators are not touc
   blockyard ready --for windows-cluster iscsi://10.0.0.5/iqn.2026-11.io.blockyard:target
   blockyard ready --for vmware iscsi://san/iqn.2026-11.io.blockyard:target/3 --initiator iqn.1998-01.com.vmware:esx1
 
-Every line is asked of the running unit, as the host sees it, and nothing is written. Exit code 1 when something is missing.")]
+Every line is asked of the running unit, as the host sees it, and nothing is changed: a block that --scratch names is
+overwritten with what it holds. Exit code 1 when something is missing or not known.")]
     Ready(ReadyOptions),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  blockyard completion bash > /etc/bash_completion.d/blockyard")]

@@ -18,7 +18,7 @@ pub fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure> {
     let purpose = Purpose::from(options.purpose);
     let (mut counts, mut report) = ([0; 3], Vec::new());
     for (number, need) in NEEDS.iter().filter(|need| need.purposes.contains(&purpose)).enumerate() {
-        let verdict = need.ask(&aim);
+        let verdict = need.ask(&aim, options.scratch);
         let (at, result, why) = match &verdict {
             Verdict::Passed => (0, "ready", None),
             Verdict::Failed(how) => (1, "MISSING", Some(how)),

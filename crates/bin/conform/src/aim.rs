@@ -8,6 +8,8 @@ use std::time::Duration;
 
 /// The port of an iSCSI portal where none is given (RFC 7143 §4.2.7.1).
 const PORT: u16 = 3260;
+/// How long an answer may take unless told otherwise.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A unit of a target, behind a portal: `iscsi://HOST[:PORT]/TARGET[/LUN]`.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub struct Aim {
     pub auth: InitiatorAuth,
     /// How long a session listens for what the target says unasked, in the checks that are about that.
     pub listen: Duration,
+    /// How long an answer may take.
+    pub patience: Duration,
 }
 
 /// Why a text is no [`Aim`].
@@ -64,7 +68,8 @@ impl FromStr for Aim {
         let portal = if has_port { portal.to_owned() } else { format!("{portal}:{PORT}") };
         let target = IscsiName::parse(target).map_err(|why| AimError::Name { name: target.to_owned(), why })?;
         let initiator = IscsiName::parse("iqn.2026-11.io.blockyard:conform").expect("a name");
-        Ok(Self { portal, target, lun, initiator, auth: InitiatorAuth::None, listen: Duration::ZERO })
+        let auth = InitiatorAuth::None;
+        Ok(Self { portal, target, lun, initiator, auth, listen: Duration::ZERO, patience: PATIENCE })
     }
 }
 

@@ -1,5 +1,8 @@
 //! The table of checks.
 
+mod blocks;
+mod changes;
+mod commands;
 mod connections;
 mod data;
 mod login;
@@ -12,6 +15,7 @@ mod resets;
 mod writes;
 
 pub(crate) use requests::text;
+pub(crate) use writes::send_whole;
 
 use crate::{Aim, Found};
 
@@ -19,7 +23,7 @@ use crate::{Aim, Found};
 pub struct Check {
     /// What it is about, then which part of it.
     pub name: &'static str,
-    /// Where the rule stands in RFC 7143.
+    /// Where the rule stands: in RFC 7143, or in the standard that is named.
     pub section: &'static str,
     /// The rule.
     pub rule: &'static str,
@@ -48,6 +52,8 @@ pub const CHECKS: &[Check] = &[
     check("login.plain", "6.3", "a login with usual wishes succeeds", login::plain),
     check("login.all-keys", "13", "every key is answered within what was offered", login::all_keys),
     check("login.unknown-key", "6.2", "a key that nobody knows is answered NotUnderstood", login::unknown_key),
+    check("login.portal-group", "13.9", "the first response names the target portal group", login::portal_group),
+    check("login.declared-length", "13.12", "the MaxRecvDataSegmentLength that the target declares is in its range", login::declared_length),
     check("login.key-twice", "6.3", "a key that comes twice ends the login", login::key_twice),
     stranger("login.stage-skipped", "6.3", "a request to be in full feature phase already is refused", login::stage_skipped),
     check("login.version", "11.13.5", "a version that nobody speaks is refused with 0205", login::version),
@@ -80,6 +86,15 @@ pub const CHECKS: &[Check] = &[
     check("requests.unknown-opcode", "11.17", "an opcode that nobody knows is rejected", requests::unknown_opcode),
     check("requests.logout", "11.15", "a logout is answered, and the connection closed", requests::logout),
     check("requests.logout-other", "11.15.1", "a logout of a connection that is not there says so", requests::logout_other),
+    check("commands.unknown", "SPC-4", "an operation code that nobody knows is refused: 05/20/00", commands::unknown),
+    check("commands.allocation-length", "SPC-4, ALLOCATION LENGTH", "an answer is cut where the allocation length ends, and is the same up to there", commands::allocation_length),
+    check("commands.pages", "SPC-4, vital product data", "every page that page 00h lists is there with its code and length, and no other", commands::pages),
+    check("commands.report-luns", "SPC-4 REPORT LUNS", "the list is as long as it says, and has the unit that is read", commands::report_luns),
+    check("blocks.capacity", "SBC-4 READ CAPACITY", "both READ CAPACITY tell the same, and the last block can be read", blocks::capacity),
+    check("blocks.read-beyond", "SBC-4 READ (16)", "a read that passes the last block is refused: 05/21/00", blocks::read_beyond),
+    check("blocks.verify", "SBC-4 VERIFY (16)", "blocks are verified, and none behind the last: 05/21/00", blocks::verify),
+    check("blocks.verify-compares", "SBC-4 VERIFY (16)", "with BYTCHK other data is a miscompare: 0E/1D/00", blocks::verify_compares),
+    check("blocks.lba-status", "SBC-4 GET LBA STATUS (16)", "descriptors begin at the block that is asked for and have no gaps; none is behind the last block: 05/21/00", blocks::lba_status),
     check("recovery.agreed", "13.20", "an ErrorRecoveryLevel is agreed", recovery::agreed),
     check("recovery.snack-at-0", "11.16", "a SNACK at level 0 is rejected", recovery::snack_at_0),
     check("recovery.data", "11.16", "Data-In is sent again as it was", recovery::data),
@@ -104,10 +119,21 @@ pub const CHECKS: &[Check] = &[
     destructive("writes.wrong-way", "11.4.5.1", "a WRITE for which no data is sent but awaited does not end GOOD", writes::wrong_way),
     destructive("writes.lost-data", "7.2", "at level 1 lost Data-Out is asked for again, or the command fails: it is never made up", writes::lost_data),
     destructive("writes.wrong-digest", "7.8", "at level 1 Data-Out with a wrong digest is asked for again, or the command fails", writes::wrong_digest),
+    destructive("writes.outstanding", "13.17", "no more R2Ts wait than MaxOutstandingR2T", writes::outstanding),
+    destructive("blocks.write-beyond", "SBC-4 WRITE (16)", "a write that passes the last block is refused, and writes nothing: 05/21/00", changes::write_beyond),
+    destructive("blocks.unmap", "SBC-4 UNMAP", "nothing but the blocks of the list is unmapped, and reads as LBPRZ says", changes::unmap),
+    destructive("blocks.unmap-beyond", "SBC-4 UNMAP", "a list that passes the last block is refused, and unmaps nothing: 05/21/00", changes::unmap_beyond),
+    destructive("blocks.unmap-list-length", "SBC-4 UNMAP", "a list without a whole header is refused: 05/1A/00", changes::unmap_list_length),
+    destructive("blocks.compare-and-write", "SBC-4 COMPARE AND WRITE", "what is equal is overwritten, and nothing beside it", changes::compare_and_write),
+    destructive("blocks.compare-and-write-miscompare", "SBC-4 COMPARE AND WRITE", "what is not equal stays, and the first byte that differs is told: 0E/1D/00", changes::compare_and_write_miscompare),
+    destructive("blocks.compare-and-write-bounds", "SBC-4 COMPARE AND WRITE", "what passes the last block is refused, 05/21/00, and more blocks than page B0h allows, 05/24/00", changes::compare_and_write_bounds),
+    destructive("blocks.write-same", "SBC-4 WRITE SAME (16)", "each block holds the one that was sent, and none beside them", changes::write_same),
+    destructive("blocks.write-same-beyond", "SBC-4 WRITE SAME (16)", "blocks that pass the last one are refused, and nothing is written: 05/21/00", changes::write_same_beyond),
     destructive("resets.abort-task", "11.6.1", "a write that is aborted has no answer", resets::abort_task),
     destructive("resets.abort-task-set", "11.6.1", "ABORT TASK SET ends the session's own tasks", resets::abort_task_set),
     destructive("resets.unit", "11.6.1", "LOGICAL UNIT RESET is told to everybody: 06/29", resets::unit),
-    destructive("resets.clear-task-set", "11.6.1", "CLEAR TASK SET ends others' tasks, and tells them: 06/2F/00", resets::clear_task_set),
+    destructive("resets.unit-ends-tasks", "SAM-5 5.6", "LOGICAL UNIT RESET ends others' tasks, which are answered as TAS says", resets::unit_ends_tasks),
+    destructive("resets.clear-task-set", "11.6.1", "CLEAR TASK SET ends others' tasks, and tells them: TASK ABORTED where TAS is one, else 06/2F/00", resets::clear_task_set),
     destructive("reservations.register", "SPC-4 5.13", "only who is registered may reserve", reservations::register),
     destructive("reservations.write-exclusive", "SPC-4 5.13", "others read and do not write", reservations::write_exclusive),
     destructive("reservations.exclusive-access", "SPC-4 5.13", "others neither read nor write", reservations::exclusive_access),

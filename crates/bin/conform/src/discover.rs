@@ -1,5 +1,6 @@
 //! Which targets a portal names to an initiator, and where: one discovery session.
 
+use crate::aim::PATIENCE;
 use crate::checks::text;
 use crate::session::{Entered, Session};
 use crate::{Aim, Finding};
@@ -33,6 +34,7 @@ pub fn discover(portal: &str, initiator: &IscsiName) -> Result<Vec<Discovered>, 
         initiator: initiator.clone(),
         auth: InitiatorAuth::None,
         listen: Duration::ZERO,
+        patience: PATIENCE,
     };
     let told = match Session::enter(&aim, |config| config.target_name = None) {
         Ok(Entered::In(mut session)) => text(&mut session, "SendTargets=All\0"),

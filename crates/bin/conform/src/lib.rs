@@ -5,8 +5,10 @@
 //! or reserve say so, and are done only by who allows it. [`ready`] asks a unit for what those need who are to use it.
 
 mod aim;
+mod answered;
 mod checks;
 mod discover;
+mod done;
 mod knock;
 pub mod ready;
 mod session;

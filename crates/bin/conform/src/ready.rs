@@ -1,6 +1,10 @@
-//! What clusters, hypervisors and databases need of a unit that they share: asked of the running unit, and nothing written.
+//! What clusters, hypervisors and databases need of a unit that they share: asked of the running unit.
+//!
+//! What a target says that it supports is tried where a try can do no harm. Nothing is written but a block of which the caller
+//! has said that it may be overwritten, and that with what it holds.
 
 mod needs;
+mod tried;
 mod unit;
 
 use crate::session::Session;
@@ -70,13 +74,13 @@ pub const NEEDS: &[Need] = &[
     need("identity.version", &[WindowsCluster], "the unit keeps SPC-3 or later", NO_FIX, needs::version),
     ours("blockyard portal group TAG access=optimized", need("paths.alua", &[WindowsCluster, Vmware, Proxmox, OracleRac], "target port groups are told (ALUA), and this path is active", "set the access state of this target port group to active/optimized", needs::alua)),
     need("paths.reset", &[WindowsCluster, Vmware], "LOGICAL UNIT RESET and ABORT TASK are supported", NO_FIX, needs::reset),
-    need("reservations.actions", FENCING, "PERSISTENT RESERVE OUT registers, reserves, releases, clears, preempts and preempts and aborts", NO_FIX, needs::actions),
+    need("reservations.actions", FENCING, "PERSISTENT RESERVE OUT registers, reserves, releases, clears, preempts and preempts and aborts", NO_FIX, tried::actions),
     need("reservations.type", FENCING, "the type Write Exclusive, Registrants Only is supported", NO_FIX, needs::kind),
     ours("keep the volume in a pool: what has no pool keeps no reservations", need("reservations.survive", FENCING, "reservations can survive power loss (PTPL_C)", "let the target keep reservations on disk (APTPL), if it can", needs::survive)),
     ours("blockyard volume reservations VOLUME --clear, when no cluster is using it", need("reservations.free", FENCING, "no other nexus has reserved the unit", "clear the reservation, when no cluster is using the unit: sg_persist", needs::free)),
-    need("vmfs.ats", &[Vmware], "COMPARE AND WRITE of at least one block (ATS)", NO_FIX, needs::compare_and_write),
-    need("vmfs.xcopy", &[Vmware], "EXTENDED COPY (full copy)", NO_FIX, needs::extended_copy),
-    need("vmfs.write-same", &[Vmware], "WRITE SAME (16) (block zeroing)", NO_FIX, needs::write_same),
+    need("vmfs.ats", &[Vmware], "COMPARE AND WRITE of at least one block (ATS)", NO_FIX, tried::compare_and_write),
+    need("vmfs.xcopy", &[Vmware], "EXTENDED COPY (full copy)", NO_FIX, tried::extended_copy),
+    need("vmfs.write-same", &[Vmware], "WRITE SAME (16) (block zeroing)", NO_FIX, tried::write_same),
     ours("make the volume with --thin; file volumes cannot give blocks back", need("thin.unmap", &[Vmware, Proxmox], "UNMAP in granules of at most 1 MiB, which begin at block 0", "make the unit thin, with granules of at most 1 MiB", needs::unmap)),
     ours("make the volume with --thin", need("thin.zeros", &[Vmware, Proxmox], "unmapped blocks read as zeros", "make the unit thin, and let it tell that unmapped blocks read as zeros", needs::zeros)),
     ours("make the volume with --thin in a pool", need("thin.thresholds", &[Vmware], "thresholds are told before the pool is full, so that virtual machines are paused and not broken", "make the unit thin, with thresholds", needs::thresholds)),
@@ -95,8 +99,9 @@ pub struct Reached {
 pub fn reach(aim: &Aim) -> Result<Reached, String> {
     knock(aim).map_err(|shut| shut.to_string())?;
     let told = Session::login(aim, |_| {}).and_then(|mut session| {
+        session.is_lenient = true;
         session.ready()?;
-        Unit::of(session, aim).inquiry()
+        Unit::of(session, aim, None).inquiry()
     });
     let inquiry = told.map_err(|why| why.to_string())?;
     Ok(Reached { is_ours: inquiry.0.get(8..16) == Some(b"BLOCKYRD") })
@@ -111,12 +116,13 @@ impl Need {
         if reached.is_ours { ours } else { others }
     }
 
-    /// The need is asked about.
+    /// The need is asked about. `scratch` is a block that may be overwritten, with what it holds.
     #[must_use]
-    pub fn ask(&self, aim: &Aim) -> Verdict {
+    pub fn ask(&self, aim: &Aim, scratch: Option<u64>) -> Verdict {
         let asked = Session::login(aim, |_| {}).and_then(|mut session| {
+            session.is_lenient = true;
             session.ready()?;
-            (self.play)(&mut Unit::of(session, aim))
+            (self.play)(&mut Unit::of(session, aim, scratch))
         });
         match asked {
             Ok(()) => Verdict::Passed,

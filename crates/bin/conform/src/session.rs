@@ -1,14 +1,15 @@
 //! A session that does one thing after the other, and looks at every number on the way.
 
+use crate::answered::Answered;
+pub(crate) use crate::done::Done;
 use crate::wire::{Heard, Pdu, Wire};
 use crate::{Aim, Finding, Found, ensure, unasked};
 use iscsi::login::{InitiatorConfig, InitiatorLogin, InitiatorStep};
 use iscsi::pdu::{
-    AsyncEvent, Bhs, CmdSn, DataIn, InitiatorTaskTag, Lun, NopIn, NopOut, Residual, ScsiCommand, ScsiResponse,
-    SegmentLengths, StatSn, TargetPdu, TargetTransferTag, TaskAttribute,
+    AsyncEvent, Bhs, CmdSn, InitiatorTaskTag, Lun, NopIn, NopOut, Residual, ScsiCommand, SegmentLengths, StatSn,
+    TargetPdu, TargetTransferTag, TaskAttribute,
 };
 use iscsi::{LoginStatus, Negotiated};
-use scsi::Sensed;
 use std::fs::File;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -30,6 +31,9 @@ pub(crate) struct Session {
     pub(crate) max_cmd_sn: CmdSn,
     /// True when the target has asked for its end, and may say so.
     pub(crate) leaves: bool,
+    /// True when it is about the unit, and not about how the answers are made.
+    pub(crate) is_lenient: bool,
+    answered: Answered,
 }
 
 /// What comes without being asked for.
@@ -51,35 +55,6 @@ pub(crate) enum Entered {
     Closed,
 }
 
-/// How a command ended.
-#[derive(Debug)]
-pub(crate) struct Done {
-    pub(crate) status: u8,
-    pub(crate) data: Vec<u8>,
-    pub(crate) residual: Residual,
-    pub(crate) sense: Vec<u8>,
-    /// Its Data-In PDUs, with their lengths.
-    pub(crate) pieces: Vec<(DataIn, usize)>,
-}
-
-impl Done {
-    /// What its sense data says, where it has some.
-    pub(crate) fn sensed(&self) -> Option<Sensed> {
-        Sensed::parse(&self.sense)
-    }
-
-    pub(crate) fn sense_key(&self) -> Option<u8> {
-        self.sensed().map(|sensed| sensed.key)
-    }
-
-    /// What a SCSI Response says.
-    pub(crate) fn of(response: &ScsiResponse, pdu: &Pdu) -> Self {
-        let (status, residual) = (response.status, response.residual);
-        let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
-        Self { status, data: Vec::new(), residual, sense, pieces: Vec::new() }
-    }
-}
-
 impl Session {
     /// A login that succeeds, with what `change` makes of the usual wishes.
     pub(crate) fn login(aim: &Aim, change: impl Fn(&mut InitiatorConfig)) -> Found<Self> {
@@ -97,7 +72,7 @@ impl Session {
         change(&mut config);
         let mut portal = aim.portal.clone();
         for _ in 0..MOVES_MAX {
-            match Self::enter_at(&portal, &config, aim.lun)? {
+            match Self::enter_at(&portal, &config, aim)? {
                 Ok(entered) => return Ok(entered),
                 Err(elsewhere) => portal = first_of(&elsewhere),
             }
@@ -109,13 +84,13 @@ impl Session {
     pub(crate) fn elsewhere(aim: &Aim) -> Found<Option<String>> {
         let mut config = InitiatorConfig::new(aim.initiator.clone(), Some(aim.target.clone()));
         config.auth = aim.auth.clone();
-        let entered = Self::enter_at(&aim.portal, &config, aim.lun)?;
+        let entered = Self::enter_at(&aim.portal, &config, aim)?;
         Ok(entered.err().map(|elsewhere| first_of(&elsewhere)))
     }
 
     /// The same at one portal; or where it is to be tried instead.
-    fn enter_at(portal: &str, config: &InitiatorConfig, lun: u16) -> Found<Result<Entered, String>> {
-        let mut wire = Wire::connect_to(portal)?;
+    fn enter_at(portal: &str, config: &InitiatorConfig, aim: &Aim) -> Found<Result<Entered, String>> {
+        let mut wire = Wire::connect_to(portal, aim.patience)?;
         let mut login = InitiatorLogin::new(config.clone(), random()?);
         let (mut stat_sn, mut numbers) = (StatSn(0), (config.cmd_sn, config.cmd_sn));
         loop {
@@ -129,9 +104,21 @@ impl Session {
                 Some(InitiatorStep::FullFeature(agreed)) => {
                     (wire.header_digest, wire.data_digest) = (agreed.header_digest, agreed.data_digest);
                     let (exp_cmd_sn, max_cmd_sn) = numbers;
-                    let (lun, cmd_sn) = (Lun(scsi::Lun::of(lun).0), agreed.identity.cmd_sn);
-                    let (agreed, tag, leaves) = (*agreed, 0, false);
-                    let session = Self { wire, agreed, lun, cmd_sn, stat_sn, tag, exp_cmd_sn, max_cmd_sn, leaves };
+                    let (lun, cmd_sn) = (Lun(scsi::Lun::of(aim.lun).0), agreed.identity.cmd_sn);
+                    let (agreed, tag, answered) = (*agreed, 0, Answered::default());
+                    let session = Self {
+                        wire,
+                        agreed,
+                        lun,
+                        cmd_sn,
+                        stat_sn,
+                        tag,
+                        exp_cmd_sn,
+                        max_cmd_sn,
+                        leaves: false,
+                        is_lenient: false,
+                        answered,
+                    };
                     return Ok(Ok(Entered::In(Box::new(session))));
                 }
                 Some(InitiatorStep::Refused { elsewhere: Some(address), .. }) => return Ok(Err(address)),
@@ -140,7 +127,7 @@ impl Session {
                     return Err(Finding::Wrong(format!("its login breaks a rule: {violation}")));
                 }
                 None => {
-                    let Heard::Pdu(pdu) = wire.listen(Duration::from_secs(10))? else { return Ok(Ok(Entered::Closed)) };
+                    let Heard::Pdu(pdu) = wire.listen(aim.patience)? else { return Ok(Ok(Entered::Closed)) };
                     if let TargetPdu::Login(response) = pdu.parse()? {
                         stat_sn = response.stat_sn.next();
                         numbers = (response.exp_cmd_sn, response.max_cmd_sn);
@@ -201,7 +188,22 @@ impl Session {
     pub(crate) fn read(&mut self, cdb: &[u8], bytes: u32) -> Found<Done> {
         let command = self.read_command(cdb, bytes);
         let tag = self.send(&command);
-        self.finish(tag)
+        let done = self.finish(tag)?;
+        if !self.is_lenient {
+            self.is_acknowledged()?;
+            done.is_settled(bytes)?;
+        }
+        Ok(done)
+    }
+
+    /// All commands have arrived, says ExpCmdSN: the last one was answered. Several connections have one CmdSN, and it is not looked at.
+    ///
+    /// Source: RFC 7143 §4.2.2.1.
+    fn is_acknowledged(&self) -> Found {
+        let due = self.cmd_sn;
+        ensure(self.agreed.connections_max > 1 || self.exp_cmd_sn == due, || {
+            format!("ExpCmdSN is {} behind an answer, and {} is the next command", self.exp_cmd_sn.0, due.0)
+        })
     }
 
     /// The unit is ready: what it has to say first is said.
@@ -234,10 +236,11 @@ impl Session {
         Finding::Untried(why)
     }
 
-    /// The next PDU that was asked for, looked at.
+    /// The next PDU that was asked for, looked at. Pings and messages of the target do not make its time longer.
     pub(crate) fn hear(&mut self) -> Found<(TargetPdu, Pdu)> {
+        let until = self.wire.patience_ends();
         loop {
-            let pdu = self.wire.expect()?;
+            let pdu = self.wire.expect_by(until)?;
             match self.admit(&pdu)? {
                 TargetPdu::NopIn(ping) if ping.initiator_task_tag.is_reserved() => self.answer_ping(&ping),
                 TargetPdu::Async(message) => self.outlive(message.event)?,
@@ -316,6 +319,9 @@ impl Session {
     fn admit(&mut self, pdu: &Pdu) -> Found<TargetPdu> {
         let parsed = pdu.parse()?;
         unasked::well_made(&parsed, pdu, self.stat_sn)?;
+        if !self.is_lenient {
+            self.answered.judge(&parsed, pdu, self.stat_sn, self.agreed.error_recovery_level)?;
+        }
         if let Some(stat_sn) = counted(&parsed) {
             ensure(stat_sn == self.stat_sn, || {
                 format!("a status has the StatSN {}, and {} was due", stat_sn.0, self.stat_sn.0)
@@ -326,6 +332,9 @@ impl Session {
         let (exp_cmd_sn, max_cmd_sn) = (CmdSn(word(28)), CmdSn(word(32)));
         ensure(!exp_cmd_sn.precedes(self.exp_cmd_sn), || "ExpCmdSN goes back".to_owned())?;
         ensure(!max_cmd_sn.precedes(self.max_cmd_sn), || "MaxCmdSN goes back".to_owned())?;
+        ensure(!max_cmd_sn.next().precedes(exp_cmd_sn), || {
+            format!("MaxCmdSN is {} and ExpCmdSN {}: less than none is no window", max_cmd_sn.0, exp_cmd_sn.0)
+        })?;
         (self.exp_cmd_sn, self.max_cmd_sn) = (exp_cmd_sn, max_cmd_sn);
         Ok(parsed)
     }
@@ -391,7 +400,7 @@ pub(crate) fn counted(pdu: &TargetPdu) -> Option<StatSn> {
 }
 
 /// Bytes that nobody can predict.
-fn random() -> Found<[u8; 32]> {
+pub(crate) fn random() -> Found<[u8; 32]> {
     let mut bytes = [0; 32];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     read.map(|()| bytes).map_err(|why| Finding::Untried(format!("this machine gives no random bytes: {why}")))

@@ -4,10 +4,8 @@ use crate::{Aim, Finding, Found};
 use iscsi::pdu::{Bhs, SegmentLengths, TargetPdu};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long an answer may take.
-const ANSWER: Duration = Duration::from_secs(10);
 /// How long silence is listened to before it is believed.
 pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 /// The longest data segment that is taken.
@@ -16,6 +14,8 @@ const DATA_BYTES_MAX: usize = 1 << 20;
 /// A connection.
 pub(crate) struct Wire {
     stream: TcpStream,
+    /// How long an answer may take.
+    patience: Duration,
     /// Which digests PDUs carry from now on, both ways.
     pub(crate) header_digest: bool,
     pub(crate) data_digest: bool,
@@ -46,18 +46,19 @@ impl Pdu {
 impl Wire {
     /// A connection to the portal.
     pub(crate) fn connect(aim: &Aim) -> Found<Self> {
-        Self::connect_to(&aim.portal)
+        Self::connect_to(&aim.portal, aim.patience)
     }
 
-    pub(crate) fn connect_to(portal: &str) -> Found<Self> {
+    /// The same to another portal.
+    pub(crate) fn connect_to(portal: &str, patience: Duration) -> Found<Self> {
         let unreachable = |why: std::io::Error| Finding::Untried(format!("{portal} cannot be reached: {why}"));
         let mut last = Finding::Untried(format!("{portal} has no address"));
         for address in portal.to_socket_addrs().map_err(unreachable)? {
-            match TcpStream::connect_timeout(&address, ANSWER) {
+            match TcpStream::connect_timeout(&address, patience) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(unreachable)?;
-                    stream.set_write_timeout(Some(ANSWER)).map_err(unreachable)?;
-                    return Ok(Self { stream, header_digest: false, data_digest: false });
+                    stream.set_write_timeout(Some(patience)).map_err(unreachable)?;
+                    return Ok(Self { stream, patience, header_digest: false, data_digest: false });
                 }
                 Err(error) => last = unreachable(error),
             }
@@ -90,12 +91,24 @@ impl Wire {
         let _ = self.stream.write_all(bytes);
     }
 
+    /// When what is due now has to be there.
+    pub(crate) fn patience_ends(&self) -> Instant {
+        Instant::now() + self.patience
+    }
+
     /// The next PDU, which is due.
     pub(crate) fn expect(&mut self) -> Found<Pdu> {
-        match self.listen(ANSWER)? {
+        self.expect_by(self.patience_ends())
+    }
+
+    /// The next PDU, which is due by then.
+    pub(crate) fn expect_by(&mut self, until: Instant) -> Found<Pdu> {
+        // A socket takes no time-out of zero.
+        let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        match self.listen(left)? {
             Heard::Pdu(pdu) => Ok(pdu),
             Heard::Closed => Err(Finding::Wrong("it closed the connection".to_owned())),
-            Heard::Silence => Err(Finding::Wrong(format!("it said nothing for {} s", ANSWER.as_secs()))),
+            Heard::Silence => Err(Finding::Wrong(format!("it said nothing for {} s", self.patience.as_secs()))),
         }
     }
 
@@ -126,10 +139,10 @@ impl Wire {
         Ok(Heard::Pdu(Pdu { header, data: padded[..lengths.data_bytes].to_vec() }))
     }
 
-    /// The target closes the connection, whatever it says before; or says nothing more and keeps it.
-    pub(crate) fn is_closed_within(&mut self, within: Duration) -> Found<bool> {
+    /// The target closes the connection in time, whatever it says before; or says nothing more and keeps it.
+    pub(crate) fn is_closed(&mut self) -> Found<bool> {
         loop {
-            match self.listen(within)? {
+            match self.listen(self.patience)? {
                 Heard::Pdu(_) => {}
                 Heard::Closed => return Ok(true),
                 Heard::Silence => return Ok(false),
@@ -139,7 +152,7 @@ impl Wire {
 
     fn rest(&mut self, len: usize) -> Found<Vec<u8>> {
         let mut bytes = vec![0; len];
-        match self.fill(&mut bytes, ANSWER) {
+        match self.fill(&mut bytes, self.patience) {
             Ok(true) => Ok(bytes),
             _ => Err(Finding::Wrong("a PDU of it has no end".to_owned())),
         }
@@ -149,7 +162,7 @@ impl Wire {
     fn fill(&mut self, bytes: &mut [u8], within: Duration) -> std::io::Result<bool> {
         let mut at = 0;
         while at < bytes.len() {
-            self.stream.set_read_timeout(Some(if at == 0 { within } else { ANSWER }))?;
+            self.stream.set_read_timeout(Some(if at == 0 { within } else { self.patience }))?;
             match self.stream.read(&mut bytes[at..])? {
                 0 if at == 0 => return Ok(false),
                 0 => return Err(ErrorKind::UnexpectedEof.into()),

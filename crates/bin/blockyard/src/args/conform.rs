@@ -87,6 +87,9 @@ pub struct ReadyOptions {
     /// Who is to use the unit
     #[arg(long = "for", value_enum, value_name = "USE")]
     pub purpose: Use,
+    /// Block that may be overwritten with what it holds: COMPARE AND WRITE and WRITE SAME are tried there [default: not tried]
+    #[arg(long, value_name = "BLOCK")]
+    pub scratch: Option<u64>,
 }
 
 /// Who is to use a unit.

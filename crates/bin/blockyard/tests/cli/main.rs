@@ -23,6 +23,7 @@ mod manual;
 mod metadata;
 mod presenting;
 mod read_only;
+mod ready;
 mod rest;
 mod serve;
 mod state;

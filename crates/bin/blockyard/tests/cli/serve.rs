@@ -346,12 +346,15 @@ fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
     let cell = |table: &str, column: usize| cell(dir.path(), table, column);
     let url = format!("iscsi://{}/{}", cell("portal", 0), cell("target", 1));
     let missing = |lun: u16, purpose: &str| {
-        let told = ask(dir.path(), &["ready", "--for", purpose, &format!("{url}/{lun}"), "--no-headers"]);
+        let url = format!("{url}/{lun}");
+        let told = ask(dir.path(), &["ready", "--for", purpose, &url, "--no-headers", "--scratch", "7"]);
         let names = |result: &str| {
             let of = |line: &str| line.split('\t').nth(1).map(str::to_owned);
             told.stdout.lines().filter(|line| line.starts_with(result)).filter_map(of).collect::<Vec<_>>()
         };
-        assert_eq!(names("unknown"), Vec::<String>::new(), "{}", told.stdout);
+        // What is write-protected refuses what would be tried.
+        let unknown: &[&str] = if lun == 1 { &["vmfs.ats", "vmfs.write-same", "thin.unmap"] } else { &[] };
+        assert_eq!(names("unknown"), unknown, "{}", told.stdout);
         let missing = names("MISSING");
         assert_eq!(told.code, i32::from(!missing.is_empty()), "{}{}", told.stdout, told.stderr);
         assert!(!told.stdout.is_empty() && told.stdout.lines().count() == names("").len());
@@ -371,6 +374,11 @@ fn daemon_says_of_a_running_unit_what_is_missing_for_whom_and_how_to_mend_it() {
         "{}",
         told.stdout
     );
+    // What writes is not tried without leave, and what was not tried is not believed.
+    let told = ask(dir.path(), &["ready", "--for", "vmware", &url]);
+    let untried: Vec<&str> = told.stdout.lines().filter(|line| line.contains("--scratch BLOCK")).collect();
+    assert_eq!(untried.len(), 2, "{}", told.stdout);
+    assert!(untried[0].starts_with("unknown\tvmfs.ats") && untried[1].starts_with("unknown\tvmfs.write-same"));
     // A unit that is not there is ready for nobody.
     let absent = ask(dir.path(), &["ready", "--for", "proxmox", &format!("{url}/9"), "--no-headers"]);
     assert!(absent.code == 1 && absent.stdout.is_empty(), "{}", absent.stdout);

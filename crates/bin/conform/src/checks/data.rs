@@ -15,6 +15,7 @@ pub(super) fn read(session: &mut Session) -> Found<Done> {
     let done = session.read(&cdb, READ_BYTES)?;
     ensure(done.status == 0, || format!("READ (10) ended with status {}, sense {:x?}", done.status, done.sense))?;
     ensure(done.data.len() == READ_BYTES as usize, || format!("{} bytes came of {READ_BYTES}", done.data.len()))?;
+    ensure(done.residual == Residual::None, || format!("all came, and the residual is {:?}", done.residual))?;
     Ok(done)
 }
 

@@ -6,10 +6,6 @@ use crate::{Aim, Finding, Found, ensure};
 use iscsi::login::InitiatorAuth;
 use iscsi::pdu::{Bhs, Isid, LoginRequest, LoginResponse, SegmentLengths, Stage, TargetPdu, Transit, Tsih};
 use iscsi::{DigestOffer, IscsiName, LoginStatus};
-use std::time::Duration;
-
-/// How long a target may take to close a connection that it does not want.
-const CLOSING: Duration = Duration::from_secs(10);
 
 pub(super) fn plain(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |_| {})?;
@@ -48,6 +44,29 @@ pub(super) fn unknown_key(aim: &Aim) -> Found {
     ensure(text.contains("X-io.blockyard.conform=NotUnderstood"), || format!("it answered {text:?}"))
 }
 
+/// The portal's group comes with the first response to a login that names a target.
+pub(super) fn portal_group(aim: &Aim) -> Found {
+    let (response, pdu) = ask(aim, request(Stage::Operational, None), &said(aim, ""))?;
+    admitted(&response)?;
+    let text = String::from_utf8_lossy(&pdu.data).into_owned();
+    let tag = text.split('\0').find_map(|pair| pair.strip_prefix("TargetPortalGroupTag="));
+    ensure(tag.is_some_and(|tag| tag.parse::<u16>().is_ok()), || format!("it answered {text:?}"))
+}
+
+/// What the target declares to take lies in the range of the key.
+pub(super) fn declared_length(aim: &Aim) -> Found {
+    let text = said(aim, "MaxRecvDataSegmentLength=65536\0HeaderDigest=None\0");
+    let (response, pdu) = ask(aim, request(Stage::Operational, Some(Stage::FullFeature)), &text)?;
+    admitted(&response)?;
+    let text = String::from_utf8_lossy(&pdu.data).into_owned();
+    match text.split('\0').find_map(|pair| pair.strip_prefix("MaxRecvDataSegmentLength=")) {
+        None => Err(Finding::Untried("it does not declare it in its first response".to_owned())),
+        Some(told) => ensure(told.parse().is_ok_and(|bytes| (512..1 << 24).contains(&bytes)), || {
+            format!("it declares MaxRecvDataSegmentLength={told}, and 512 to 16777215 is the range")
+        }),
+    }
+}
+
 pub(super) fn key_twice(aim: &Aim) -> Found {
     let text = said(aim, "MaxBurstLength=65536\0MaxBurstLength=32768\0");
     refused(aim, request(Stage::Operational, None), &text, &[LoginStatus::InitiatorError])
@@ -60,7 +79,7 @@ pub(super) fn stage_skipped(aim: &Aim) -> Found {
     // CSG is full feature phase, which is no stage of a login.
     header[1] = header[1] & !0x0c | 0x0c;
     wire.send(&header, &text);
-    match wire.listen(CLOSING)? {
+    match wire.listen(aim.patience)? {
         Heard::Closed => Ok(()),
         Heard::Silence => Err(Finding::Wrong("it says nothing and keeps the connection".to_owned())),
         Heard::Pdu(pdu) => match pdu.parse()? {
@@ -93,7 +112,7 @@ pub(super) fn command_first(aim: &Aim) -> Found {
     (inquiry[32], inquiry[36]) = (0x12, 36);
     wire.send(&inquiry, &[]);
     loop {
-        match wire.listen(CLOSING)? {
+        match wire.listen(aim.patience)? {
             Heard::Closed => return Ok(()),
             Heard::Silence => return Err(Finding::Wrong("it keeps the connection".to_owned())),
             Heard::Pdu(pdu) => match pdu.parse()? {
@@ -109,7 +128,7 @@ pub(super) fn command_first(aim: &Aim) -> Found {
 pub(super) fn long_segment(aim: &Aim) -> Found {
     let mut wire = Wire::connect(aim)?;
     wire.send_bytes(&emitted(&request(Stage::Operational, None), 0x00ff_fffc));
-    let closed = wire.is_closed_within(CLOSING)?;
+    let closed = wire.is_closed()?;
     ensure(closed, || "it waits for 16 MiB of somebody that has proven nothing".to_owned())
 }
 

@@ -7,10 +7,12 @@ use iscsi::pdu::{
     Bhs, Cid, CmdSn, DataSn, InitiatorTaskTag, LogoutOutcome, LogoutReason, LogoutRequest, Lun, SegmentLengths,
     TargetPdu, TargetTransferTag, TaskFunction, TaskFunctionOutcome, TaskManagementRequest, TextRequest, TextResponse,
 };
-use std::time::Duration;
 
 pub(super) fn ping(aim: &Aim) -> Found {
-    Session::login(aim, |_| {})?.ping()
+    let mut session = Session::login(aim, |_| {})?;
+    session.ping()?;
+    // Behind the second the answers to the first have come.
+    session.ping()
 }
 
 pub(super) fn ping_unanswered(aim: &Aim) -> Found {
@@ -20,7 +22,11 @@ pub(super) fn ping_unanswered(aim: &Aim) -> Found {
     session.ping()
 }
 
-/// What a text request is answered.
+/// The answer names the task that was asked for.
+fn is_of(asked: u32, told: InitiatorTaskTag) -> Found {
+    ensure(told.0 == asked, || format!("the answer to task {asked:#x} names task {:#x}", told.0))
+}
+
 /// What a text request is answered.
 pub(crate) fn text(session: &mut Session, asked: &str) -> Found<String> {
     let tag = session.next_tag();
@@ -49,7 +55,10 @@ fn exchange(
     request.emit(SegmentLengths::data(asked.len()), &mut header);
     session.wire.send(&header, asked.as_bytes());
     match session.hear()? {
-        (TargetPdu::Text(response), pdu) => Ok((response, String::from_utf8_lossy(&pdu.data).into_owned())),
+        (TargetPdu::Text(response), pdu) => {
+            is_of(tag, response.initiator_task_tag)?;
+            Ok((response, String::from_utf8_lossy(&pdu.data).into_owned()))
+        }
         (other, _) => Err(Finding::Wrong(format!("a Text Response was due, and it said {other:?}"))),
     }
 }
@@ -102,7 +111,10 @@ pub(super) fn manage(session: &mut Session, request: &TaskManagementRequest) -> 
     request.emit(SegmentLengths::NONE, &mut header);
     session.wire.send(&header, &[]);
     match session.hear()? {
-        (TargetPdu::TaskManagement(response), _) => Ok(response.outcome),
+        (TargetPdu::TaskManagement(response), _) => {
+            is_of(request.initiator_task_tag.0, response.initiator_task_tag)?;
+            Ok(response.outcome)
+        }
         (other, _) => {
             Err(Finding::Wrong(format!("a Task Management Function Response was due, and it said {other:?}")))
         }
@@ -155,12 +167,13 @@ pub(super) fn unknown_opcode(aim: &Aim) -> Found {
     header[24..28].copy_from_slice(&session.cmd_sn.0.to_be_bytes());
     header[28..32].copy_from_slice(&session.stat_sn.0.to_be_bytes());
     session.wire.send(&header, &[]);
-    match session.wire.listen(Duration::from_secs(10))? {
+    match session.wire.listen(aim.patience)? {
         Heard::Closed => Ok(()),
         Heard::Silence => Err(Finding::Wrong("it said nothing".to_owned())),
         Heard::Pdu(pdu) => match pdu.parse()? {
             TargetPdu::Reject(_) => {
-                ensure(pdu.data.starts_with(&header[..1]), || "its Reject lacks the header".to_owned())
+                ensure(pdu.data.get(..48) == Some(&header[..]), || "its Reject lacks the header".to_owned())?;
+                ensure(pdu.header[16..20] == [0xff; 4], || "its Reject names a task".to_owned())
             }
             other => Err(Finding::Wrong(format!("it said {other:?}"))),
         },
@@ -181,7 +194,10 @@ pub(super) fn log_out(session: &mut Session, reason: LogoutReason, cid: u16) -> 
     request.emit(SegmentLengths::NONE, &mut header);
     session.wire.send(&header, &[]);
     match session.hear()? {
-        (TargetPdu::Logout(response), _) => Ok(response.outcome),
+        (TargetPdu::Logout(response), _) => {
+            is_of(request.initiator_task_tag.0, response.initiator_task_tag)?;
+            Ok(response.outcome)
+        }
         (other, _) => Err(Finding::Wrong(format!("a Logout Response was due, and it said {other:?}"))),
     }
 }
@@ -190,7 +206,7 @@ pub(super) fn logout(aim: &Aim) -> Found {
     let mut session = Session::login(aim, |_| {})?;
     let outcome = log_out(&mut session, LogoutReason::CloseSession, 0)?;
     ensure(outcome == LogoutOutcome::Closed, || format!("it answered {outcome:?}"))?;
-    let closed = session.wire.is_closed_within(Duration::from_secs(10))?;
+    let closed = session.wire.is_closed()?;
     ensure(closed, || "it keeps the connection".to_owned())
 }
 

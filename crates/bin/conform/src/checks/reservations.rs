@@ -2,6 +2,7 @@
 
 use super::data::block_bytes;
 use super::resets::{pair, port, told};
+use super::writes::send_whole;
 use crate::session::{Done, Session};
 use crate::{Aim, Finding, Found, ensure};
 
@@ -39,16 +40,7 @@ fn reserve_out(session: &mut Session, action: u8, kind: u8, key: u64, action_key
     let mut parameters = [0; 24];
     parameters[..8].copy_from_slice(&key.to_be_bytes());
     parameters[8..16].copy_from_slice(&action_key.to_be_bytes());
-    let command = session.write_command(&[0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0], 24, false);
-    write(session, &command, &parameters)
-}
-
-/// A command with a little data, sent with it or when it is asked for.
-fn write(session: &mut Session, command: &iscsi::pdu::ScsiCommand, data: &[u8]) -> Found<Done> {
-    let is_immediate = session.agreed.immediate_data;
-    let tag = if is_immediate { session.send_with(command, data) } else { session.send(command) };
-    let sent = if is_immediate { u32::try_from(data.len()).unwrap_or(u32::MAX) } else { 0 };
-    super::writes::answer(session, tag, data, sent, super::writes::Harm::None)
+    send_whole(session, &[0x5f, action, kind, 0, 0, 0, 0, 0, 24, 0], &parameters)
 }
 
 fn expect(what: &str, done: &Done, status: u8) -> Found {
@@ -83,8 +75,7 @@ fn may(session: &mut Session, block: u32) -> Found<May> {
     };
     let of_one_block = |operation_code| [operation_code, 0, 0, 0, 0, 0, 0, 0, 1, 0];
     let read = session.read(&of_one_block(0x28), block)?;
-    let command = session.write_command(&of_one_block(0x2a), block, false);
-    let written = write(session, &command, &vec![0; block as usize])?;
+    let written = send_whole(session, &of_one_block(0x2a), &vec![0; block as usize])?;
     Ok(May { read: allowed("READ (10)", &read)?, write: allowed("WRITE (10)", &written)? })
 }
 

@@ -72,22 +72,50 @@ pub(super) fn unit(aim: &Aim) -> Found {
 }
 
 pub(super) fn clear_task_set(aim: &Aim) -> Found {
+    ends_a_write_of_another(aim, TaskFunction::ClearTaskSet, [0x2f, 0x2f])
+}
+
+pub(super) fn unit_ends_tasks(aim: &Aim) -> Found {
+    ends_a_write_of_another(aim, TaskFunction::LogicalUnitReset, [0x29, 0x2f])
+}
+
+/// The function, asked by one session, ends a write of another that waits for its data: nothing of it is written, and
+/// its session is told, without TAS by a unit attention with one of these codes.
+fn ends_a_write_of_another(aim: &Aim, task_function: TaskFunction, codes: [u8; 2]) -> Found {
     let [mut session, mut other] = pair(aim)?;
+    let is_answered = task_aborted_status(&mut session)?;
     let cdb = cdb(&mut session, 0x28, 4096)?;
     let before = session.read(&cdb, 4096)?.data;
     let asked = waiting_write(&mut other)?;
-    complete(&mut session, TaskFunction::ClearTaskSet, u32::MAX)?;
+    complete(&mut session, task_function, u32::MAX)?;
     let data: Vec<u8> = before.iter().map(|byte| !byte).collect();
-    is_told_of_its_end(&mut other, &asked, &data)?;
+    is_told_of_its_end(&mut other, &asked, &data, is_answered, codes)?;
     session.expect_silence()?;
+    session.ready()?;
     let after = session.read(&cdb, 4096)?.data;
     ensure(before == after, || "the data of a write that was cleared is written".to_owned())
 }
 
-/// TASK ABORTED for the command that another host has ended, or without it (TAS is zero) COMMANDS CLEARED BY ANOTHER INITIATOR for the next one.
+/// TAS of the control mode page: commands that another nexus ends are answered with TASK ABORTED. None where the unit does not say.
+///
+/// Source: SPC-4, control mode page.
+fn task_aborted_status(session: &mut Session) -> Found<Option<bool>> {
+    let done = session.read(&[0x1a, 0x08, 0x0a, 0, 252, 0], 252)?;
+    let behind = done.data.get(3).and_then(|&descriptors| done.data.get(4 + usize::from(descriptors)..));
+    let page = behind.filter(|page| done.status == 0 && page.first().is_some_and(|code| code & 0x7f == 0x0a));
+    Ok(page.and_then(|page| page.get(5)).map(|byte| byte & 0x40 != 0))
+}
+
+/// TASK ABORTED for the command that another host has ended (TAS is one), or a unit attention for the next one and no answer (TAS is zero).
 ///
 /// Source: SPC-4 7.5.8, SAM-5 5.6.
-fn is_told_of_its_end(session: &mut Session, asked: &R2t, data: &[u8]) -> Found {
+fn is_told_of_its_end(
+    session: &mut Session,
+    asked: &R2t,
+    data: &[u8],
+    is_answered: Option<bool>,
+    codes: [u8; 2],
+) -> Found {
     let ended = asked.initiator_task_tag.0;
     let command = session.read_command(&[0; 6], 0);
     let tag = session.send(&command);
@@ -103,15 +131,22 @@ fn is_told_of_its_end(session: &mut Session, asked: &R2t, data: &[u8]) -> Found 
             (other, _) => return Err(Finding::Wrong(format!("task {tag} was due, and it said {other:?}"))),
         }
     };
-    let is_cleared = next.status == 2 && next.sensed().is_some_and(|sensed| sensed.triple() == (6, 0x2f, 0));
+    let sensed = next.sensed().filter(|_| next.status == 2).map(|sensed| sensed.triple());
+    let is_cleared = sensed.is_some_and(|(key, code, _)| key == 6 && codes.contains(&code));
     if status.is_none() {
+        // The end of a command may wait for the data that was asked for (RFC 7143 §4.2.3.3).
         give(session, asked, data);
     }
-    if is_cleared && status.is_none() {
+    if is_cleared && status.is_none() && is_answered != Some(true) {
         return session.expect_silence();
     }
-    let status = status.map_or_else(|| session.finish(ended).map(|done| done.status), Ok)?;
-    ensure(status == 0x40 && next.status == 0, || {
-        format!("TASK ABORTED or 06/2f was due, and it said status {status:#04x}, then {}", next.status)
-    })
+    let status = status.map_or_else(|| session.finish(ended).map(|done| done.status), Ok).map_err(|why| match why {
+        Finding::Wrong(why) => Finding::Wrong(format!("TAS is one, and a command that was ended has no answer: {why}")),
+        untried => untried,
+    })?;
+    // A reset is told by a unit attention all the same.
+    ensure(status == 0x40 && (next.status == 0 || is_cleared), || {
+        format!("TASK ABORTED or a unit attention was due, and it said status {status:#04x}, then {}", next.status)
+    })?;
+    ensure(is_answered != Some(false), || "TAS is zero, and TASK ABORTED came".to_owned())
 }

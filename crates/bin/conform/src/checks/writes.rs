@@ -54,7 +54,8 @@ fn holds(session: &mut Session, data: &[u8]) -> Found {
 }
 
 fn good(done: &Done) -> Found {
-    ensure(done.status == 0, || format!("WRITE (10) ended with status {}, sense {:x?}", done.status, done.sense))
+    ensure(done.status == 0, || format!("WRITE (10) ended with status {}, sense {:x?}", done.status, done.sense))?;
+    ensure(done.residual == Residual::None, || format!("all was written, and the residual is {:?}", done.residual))
 }
 
 /// Data-Out PDUs of `data[range]`, the first of them with this DataSN; `harm` befalls the second.
@@ -92,10 +93,27 @@ pub(super) fn give(session: &mut Session, asked: &R2t, data: &[u8]) {
     send_data(session, asked.initiator_task_tag.0, Some(asked), piece, asked.buffer_offset_bytes, Harm::None);
 }
 
+/// The R2TSN and the offset that are due.
+struct Asked {
+    next: u32,
+    due: u32,
+}
+
+impl Asked {
+    fn behind(r2t: &R2t) -> Self {
+        let due = r2t.buffer_offset_bytes.saturating_add(r2t.desired_data_transfer_bytes);
+        Self { next: r2t.r2t_sn.0.saturating_add(1), due }
+    }
+}
+
 /// Answers R2Ts for `data`, of which `sent` bytes are there, until the command ends. `harm` befalls a PDU of the first answer.
-pub(super) fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, mut harm: Harm) -> Found<Done> {
+pub(super) fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, harm: Harm) -> Found<Done> {
+    answer_from(session, tag, data, Asked { next: 0, due: sent }, harm)
+}
+
+fn answer_from(session: &mut Session, tag: u32, data: &[u8], asked: Asked, mut harm: Harm) -> Found<Done> {
     let most = session.agreed.burst_bytes_max;
-    let (mut next, mut due) = (0, sent);
+    let Asked { mut next, mut due } = asked;
     let is_harmed = harm != Harm::None;
     loop {
         let (parsed, pdu) = session.hear()?;
@@ -103,10 +121,11 @@ pub(super) fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, mu
             TargetPdu::R2t(r2t) if r2t.initiator_task_tag.0 == tag => {
                 let (from, len) = (r2t.buffer_offset_bytes, r2t.desired_data_transfer_bytes);
                 ensure(r2t.r2t_sn.0 == next, || format!("R2TSN {} came where {next} was due", r2t.r2t_sn.0))?;
+                ensure(r2t.lun == session.lun, || format!("an R2T names the LUN {:016x}", r2t.lun.0))?;
                 ensure(len > 0 && len <= most, || format!("{len} bytes are asked for, and MaxBurstLength is {most}"))?;
                 // What was lost may be asked for once more.
                 ensure(from == due || is_harmed, || format!("offset {from} is asked for where {due} was due"))?;
-                let piece = data.get(from as usize..(from + len) as usize);
+                let piece = data.get(from as usize..from.saturating_add(len) as usize);
                 let piece =
                     piece.ok_or(Finding::Wrong(format!("{len} bytes at {from} are asked for of {}", data.len())))?;
                 send_data(session, tag, Some(&r2t), piece, from, std::mem::replace(&mut harm, Harm::None));
@@ -119,6 +138,16 @@ pub(super) fn answer(session: &mut Session, tag: u32, data: &[u8], sent: u32, mu
             other => return Err(Finding::Wrong(format!("an R2T or a response was due, and it said {other:?}"))),
         }
     }
+}
+
+/// A command with all of its data, sent with it where it is a little, else when it is asked for.
+pub(crate) fn send_whole(session: &mut Session, cdb: &[u8], data: &[u8]) -> Found<Done> {
+    let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+    let most = session.agreed.first_burst_bytes_max.min(session.agreed.peer_data_segment_bytes_max);
+    let is_immediate = session.agreed.immediate_data && bytes <= most;
+    let command = session.write_command(cdb, bytes, false);
+    let tag = if is_immediate { session.send_with(&command, data) } else { session.send(&command) };
+    answer(session, tag, data, if is_immediate { bytes } else { 0 }, Harm::None)
 }
 
 pub(super) fn immediate(aim: &Aim) -> Found {
@@ -167,6 +196,23 @@ fn solicited_with(session: &mut Session, seed: u8, harm: Harm) -> Found<(Done, V
 pub(super) fn solicited(aim: &Aim) -> Found {
     let mut session = writing(aim, |_| {})?;
     let (done, data) = solicited_with(&mut session, 3, Harm::None)?;
+    good(&done)?;
+    holds(&mut session, &data)
+}
+
+/// An initiator that takes one R2T at a time and answers none hears no second.
+pub(super) fn outstanding(aim: &Aim) -> Found {
+    let mut session = writing(aim, |config| config.offer.outstanding_r2t_max = 1)?;
+    let cdb = cdb(&mut session, 0x2a, WRITE_BYTES)?;
+    let data = content(7, WRITE_BYTES);
+    let command = session.write_command(&cdb, WRITE_BYTES, false);
+    let tag = session.send(&command);
+    let (TargetPdu::R2t(asked), _) = session.hear()? else {
+        return Err(Finding::Wrong("an R2T was due".to_owned()));
+    };
+    session.expect_silence()?;
+    give(&mut session, &asked, &data);
+    let done = answer_from(&mut session, tag, &data, Asked::behind(&asked), Harm::None)?;
     good(&done)?;
     holds(&mut session, &data)
 }

@@ -1,5 +1,6 @@
 //! Each need, asked of the unit.
 
+use super::tried;
 use super::unit::{Answer, Unit};
 use crate::{Finding, Found, ensure};
 
@@ -111,19 +112,6 @@ pub(super) fn reset(unit: &mut Unit) -> Found {
     ensure(answer.bit(0, 7), || "ABORT TASK is not supported".to_owned())
 }
 
-pub(super) fn actions(unit: &mut Unit) -> Found {
-    let actions = [
-        ("REGISTER", 0),
-        ("RESERVE", 1),
-        ("RELEASE", 2),
-        ("CLEAR", 3),
-        ("PREEMPT", 4),
-        ("PREEMPT AND ABORT", 5),
-        ("REGISTER AND IGNORE EXISTING KEY", 6),
-    ];
-    actions.into_iter().try_for_each(|(name, action)| unit.supports(name, 0x5F, Some(action)))
-}
-
 /// REPORT CAPABILITIES.
 const CAPABILITIES: u8 = 2;
 
@@ -143,26 +131,11 @@ pub(super) fn free(unit: &mut Unit) -> Found {
     ensure(answer.u32(4) == 0, || format!("it is reserved, with the type {:X}h", answer.u8(21) & 0x0F))
 }
 
-pub(super) fn compare_and_write(unit: &mut Unit) -> Found {
-    unit.supports("COMPARE AND WRITE", 0x89, None)?;
-    let most = unit.vital(0xB0)?.u8(5);
-    ensure(most > 0, || "page B0h lets it name no blocks".to_owned())
-}
-
-pub(super) fn extended_copy(unit: &mut Unit) -> Found {
-    unit.supports("EXTENDED COPY (LID1)", 0x83, Some(0))?;
-    let inquiry = unit.inquiry()?;
-    ensure(inquiry.bit(5, 3), || "INQUIRY does not say so (3PC is 0)".to_owned())
-}
-
-pub(super) fn write_same(unit: &mut Unit) -> Found {
-    unit.supports("WRITE SAME (16)", 0x93, None)
-}
-
 pub(super) fn unmap(unit: &mut Unit) -> Found {
     let bytes = u64::from(unit.block_bytes()?);
     ensure(unit.capacity()?.bit(14, 7), || "blocks cannot be given back (LBPME is 0)".to_owned())?;
     ensure(unit.vital(0xB2)?.bit(5, 7), || "UNMAP is not supported (LBPU is 0)".to_owned())?;
+    tried::unmap_of_nothing(unit)?;
     let limits = unit.vital(0xB0)?;
     let (most, granule, alignment) = (limits.u32(20), limits.u32(28), limits.u32(32));
     ensure(most > 0, || "page B0h lets UNMAP name no blocks".to_owned())?;

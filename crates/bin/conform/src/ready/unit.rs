@@ -1,7 +1,9 @@
 //! A unit that is asked what it is.
 
-use crate::session::Session;
+use crate::checks::send_whole;
+use crate::session::{Done, Session, random};
 use crate::{Aim, Finding, Found};
+use iscsi::pdu::Isid;
 
 /// Bytes that are asked for of any page.
 const PAGE_BYTES: u16 = 1024;
@@ -10,6 +12,8 @@ const PAGE_BYTES: u16 = 1024;
 pub(super) struct Unit {
     session: Session,
     aim: Aim,
+    /// A block that may be overwritten, with what it holds.
+    pub scratch: Option<u64>,
 }
 
 /// An answer, of which bytes that are not there are zero.
@@ -34,15 +38,28 @@ impl Answer {
 }
 
 impl Unit {
-    pub fn of(session: Session, aim: &Aim) -> Self {
-        Self { session, aim: aim.clone() }
+    pub fn of(session: Session, aim: &Aim, scratch: Option<u64>) -> Self {
+        Self { session, aim: aim.clone(), scratch }
     }
 
     /// Another session with the same unit, from another port of the initiator.
     pub fn through_another_session(&self) -> Found<Self> {
-        let mut session = Session::login(&self.aim, |config| config.isid.0[5] ^= 0x5A)?;
+        self.through(|isid| isid.0[5] ^= 0x5A)
+    }
+
+    /// A session of a port that nobody has registered: its ISID is random.
+    ///
+    /// *Source*: RFC 7143 §11.12.5 (qualifier 10b).
+    pub fn through_a_new_port(&self) -> Found<Self> {
+        let random = random()?;
+        self.through(|isid| isid.0[1..].copy_from_slice(&random[..5]))
+    }
+
+    fn through(&self, change: impl Fn(&mut Isid)) -> Found<Self> {
+        let mut session = Session::login(&self.aim, |config| change(&mut config.isid))?;
+        session.is_lenient = true;
         session.ready()?;
-        Ok(Self { session, aim: self.aim.clone() })
+        Ok(Self { session, aim: self.aim.clone(), scratch: self.scratch })
     }
 
     /// The answer to a command.
@@ -58,6 +75,16 @@ impl Unit {
             format!(", sense {key:x}/{code:02x}/{qualifier:02x}")
         });
         Err(Finding::Wrong(format!("{name} is refused: status {:#04x}{sense}", done.status)))
+    }
+
+    /// How a command ends that has this data for the unit.
+    pub fn send(&mut self, cdb: &[u8], data: &[u8]) -> Found<Done> {
+        send_whole(&mut self.session, cdb, data)
+    }
+
+    /// How a command ends for which no data goes either way.
+    pub fn end(&mut self, cdb: &[u8]) -> Found<Done> {
+        self.session.read(cdb, 0)
     }
 
     /// Standard INQUIRY data.

@@ -1,0 +1,188 @@
+//! Commands to blocks that change nothing: capacity, reads, VERIFY, GET LBA STATUS.
+
+use super::writes::send_whole;
+use crate::session::{Done, Session};
+use crate::{Aim, Finding, Found, ensure};
+
+/// LOGICAL BLOCK ADDRESS OUT OF RANGE.
+pub(super) const OUT_OF_RANGE: (u8, u8, u8) = (5, 0x21, 0);
+/// MISCOMPARE DURING VERIFY OPERATION.
+pub(super) const MISCOMPARE: (u8, u8, u8) = (0xe, 0x1d, 0);
+/// INVALID COMMAND OPERATION CODE.
+const UNKNOWN: (u8, u8, u8) = (5, 0x20, 0);
+/// The most blocks that a check of this kind touches.
+pub(super) const BLOCKS_MAX: u16 = 16;
+
+/// A session, and how large its unit is.
+pub(super) struct Disk {
+    pub(super) session: Session,
+    pub(super) blocks: u64,
+    pub(super) block_bytes: u32,
+    /// Unmapped blocks read as zeros (LBPRZ).
+    pub(super) unmapped_are_zeros: bool,
+}
+
+impl Disk {
+    /// *Errors*: the unit is no disk of 64 KiB and 64 blocks.
+    pub(super) fn of(aim: &Aim) -> Found<Self> {
+        let mut session = Session::login(aim, |_| {})?;
+        session.ready()?;
+        let done = session.read(&CAPACITY_16, 32)?;
+        accepted("READ CAPACITY (16)", &done)?;
+        let (last, block_bytes) = (number(&done.data, 0, 8), number(&done.data, 8, 4));
+        let (blocks, block_bytes) = (last.saturating_add(1), u32::try_from(block_bytes).unwrap_or(0));
+        if !block_bytes.is_power_of_two() || blocks < 64 || blocks.saturating_mul(block_bytes.into()) < 64 << 10 {
+            return Err(Finding::Untried("the unit is no disk of 64 KiB and 64 blocks".to_owned()));
+        }
+        let unmapped_are_zeros = done.data.get(14).is_some_and(|byte| byte & 0x40 != 0);
+        Ok(Self { session, blocks, block_bytes, unmapped_are_zeros })
+    }
+
+    /// Bytes of so many blocks.
+    pub(super) fn bytes(&self, blocks: u16) -> u32 {
+        u32::from(blocks) * self.block_bytes
+    }
+
+    /// What READ (16) gives back.
+    pub(super) fn read(&mut self, lba: u64, blocks: u16) -> Found<Vec<u8>> {
+        let bytes = self.bytes(blocks);
+        let done = self.session.read(&cdb16(0x88, 0, lba, blocks.into()), bytes)?;
+        accepted("READ (16)", &done)?;
+        Ok(done.data)
+    }
+
+    /// A command with all of its data.
+    pub(super) fn send(&mut self, cdb: &[u8], data: &[u8]) -> Found<Done> {
+        send_whole(&mut self.session, cdb, data)
+    }
+
+    /// A VPD page, where there is one.
+    pub(super) fn page(&mut self, page: u8) -> Found<Option<Vec<u8>>> {
+        let done = self.session.read(&[0x12, 1, page, 4, 0, 0], 1024)?;
+        Ok((done.status == 0).then_some(done.data))
+    }
+}
+
+const CAPACITY_16: [u8; 16] = [0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0];
+
+/// A CDB of 16 bytes with an LBA and a count of 32 bits.
+pub(super) fn cdb16(operation_code: u8, flags: u8, lba: u64, count: u32) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1]) = (operation_code, flags);
+    cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&count.to_be_bytes());
+    cdb
+}
+
+/// A big-endian number, of which bytes that are not there are zero.
+pub(super) fn number(data: &[u8], at: usize, len: usize) -> u64 {
+    (at..at + len).fold(0, |number, at| number << 8 | u64::from(data.get(at).copied().unwrap_or(0)))
+}
+
+fn told(done: &Done) -> String {
+    match done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple()) {
+        Some((key, code, qualifier)) => format!("sense {key:x}/{code:02x}/{qualifier:02x}"),
+        None => format!("status {:#04x}", done.status),
+    }
+}
+
+/// The command ended GOOD; one that the unit does not know is not tried.
+pub(super) fn accepted(name: &str, done: &Done) -> Found {
+    is_known(name, done)?;
+    ensure(done.status == 0, || format!("{name} ended with {}", told(done)))
+}
+
+/// The command was refused with this sense, and moved nothing to us.
+pub(super) fn refused(name: &str, done: &Done, with: (u8, u8, u8)) -> Found {
+    is_known(name, done)?;
+    let sensed = done.sensed().filter(|_| done.status == 2).map(|sensed| sensed.triple());
+    ensure(sensed == Some(with), || {
+        let (key, code, qualifier) = with;
+        format!("{name}: sense {key:x}/{code:02x}/{qualifier:02x} is due, and it ended with {}", told(done))
+    })?;
+    ensure(done.data.is_empty(), || format!("{name} was refused, and {} bytes came all the same", done.data.len()))
+}
+
+fn is_known(name: &str, done: &Done) -> Found {
+    if done.status == 2 && done.sensed().is_some_and(|sensed| sensed.triple() == UNKNOWN) {
+        return Err(Finding::Untried(format!("it does not know {name}")));
+    }
+    Ok(())
+}
+
+pub(super) fn capacity(aim: &Aim) -> Found {
+    let mut disk = Disk::of(aim)?;
+    let short = disk.session.read(&[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0], 8)?;
+    accepted("READ CAPACITY (10)", &short)?;
+    let last = disk.blocks - 1;
+    let due = (last.min(u32::MAX.into()), u64::from(disk.block_bytes));
+    let is = (number(&short.data, 0, 4), number(&short.data, 4, 4));
+    ensure(is == due, || format!("READ CAPACITY (10) tells {is:?}, and (16) {due:?}: the last block and its bytes"))?;
+    disk.read(last, 1).map(drop)
+}
+
+pub(super) fn read_beyond(aim: &Aim) -> Found {
+    let mut disk = Disk::of(aim)?;
+    let (blocks, two) = (disk.blocks, disk.bytes(2));
+    for (name, lba) in [("READ (16) behind the last block", blocks), ("READ (16) across the last block", blocks - 1)] {
+        refused(name, &disk.session.read(&cdb16(0x88, 0, lba, 2), two)?, OUT_OF_RANGE)?;
+    }
+    Ok(())
+}
+
+pub(super) fn verify(aim: &Aim) -> Found {
+    let mut disk = Disk::of(aim)?;
+    let name = "VERIFY (16)";
+    accepted(name, &disk.session.read(&cdb16(0x8f, 0, 0, 4), 0)?)?;
+    refused(name, &disk.session.read(&cdb16(0x8f, 0, disk.blocks - 1, 2), 0)?, OUT_OF_RANGE)
+}
+
+/// VERIFY with BYTCHK one: the data is compared with what is stored, and nothing is written.
+pub(super) fn verify_compares(aim: &Aim) -> Found {
+    let mut disk = Disk::of(aim)?;
+    let (name, byte_check) = ("VERIFY (16) with BYTCHK", 0x02);
+    let stored = disk.read(0, 4)?;
+    let cdb = cdb16(0x8f, byte_check, 0, 4);
+    let done = disk.send(&cdb, &stored)?;
+    if done.status == 2 && done.sensed().is_some_and(|sensed| sensed.triple() == (5, 0x24, 0)) {
+        return Err(Finding::Untried("it knows no BYTCHK".to_owned()));
+    }
+    accepted(name, &done)?;
+    let mut other = stored.clone();
+    let at = other.len() - 1;
+    other[at] ^= 1;
+    refused("VERIFY (16) of other data", &disk.send(&cdb, &other)?, MISCOMPARE)?;
+    ensure(disk.read(0, 4)? == stored, || "VERIFY has written".to_owned())
+}
+
+/// The descriptors of GET LBA STATUS (16) from a block on: where each begins, how many blocks it has, and its PROVISIONING STATUS.
+pub(super) fn lba_status_of(disk: &mut Disk, lba: u64) -> Found<Vec<(u64, u64, u8)>> {
+    let done = disk.session.read(&cdb16(0x9e, 0x12, lba, 512), 512)?;
+    accepted("GET LBA STATUS (16)", &done)?;
+    let length = 4 + number(&done.data, 0, 4);
+    ensure(length >= 24 && (length - 8).is_multiple_of(16), || {
+        format!("PARAMETER DATA LENGTH is {}: not the four bytes behind it and descriptors of 16", length - 4)
+    })?;
+    let list = done.data.get(8..).unwrap_or_default().chunks_exact(16).take(((length - 8) / 16) as usize);
+    Ok(list.map(|one| (number(one, 0, 8), number(one, 8, 4), one[12] & 0x0f)).collect())
+}
+
+pub(super) fn lba_status(aim: &Aim) -> Found {
+    let mut disk = Disk::of(aim)?;
+    for from in [0, 3] {
+        let list = lba_status_of(&mut disk, from)?;
+        let mut due = from;
+        for (number, &(start, blocks, status)) in list.iter().enumerate() {
+            // The first may begin before the block that was asked for: it has to hold it.
+            let begins = start == due || (number == 0 && start < due && start.saturating_add(blocks) > due);
+            ensure(begins && blocks > 0, || {
+                format!("a descriptor of {blocks} blocks begins at {start}, and {due} is due")
+            })?;
+            ensure(status <= 4, || format!("PROVISIONING STATUS is {status:x}h, which means nothing"))?;
+            due = start.saturating_add(blocks);
+        }
+        ensure(due <= disk.blocks, || format!("descriptors end at block {due} of {}", disk.blocks))?;
+    }
+    let beyond = disk.session.read(&cdb16(0x9e, 0x12, disk.blocks, 512), 512)?;
+    refused("GET LBA STATUS (16) behind the last block", &beyond, OUT_OF_RANGE)
+}

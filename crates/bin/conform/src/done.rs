@@ -1,0 +1,49 @@
+//! How a command ended: its status, and what came with it.
+
+use crate::wire::Pdu;
+use crate::{Found, ensure};
+use iscsi::pdu::{DataIn, Residual, ScsiResponse};
+use scsi::Sensed;
+
+/// How a command ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) status: u8,
+    pub(crate) data: Vec<u8>,
+    pub(crate) residual: Residual,
+    pub(crate) sense: Vec<u8>,
+    /// Its Data-In PDUs, with their lengths.
+    pub(crate) pieces: Vec<(DataIn, usize)>,
+}
+
+impl Done {
+    /// What its sense data says, where it has some.
+    pub(crate) fn sensed(&self) -> Option<Sensed> {
+        Sensed::parse(&self.sense)
+    }
+
+    pub(crate) fn sense_key(&self) -> Option<u8> {
+        self.sensed().map(|sensed| sensed.key)
+    }
+
+    /// What came and the residual make up what was expected, of a command that reads and ends GOOD.
+    ///
+    /// Source: RFC 7143 §11.4.5.1.
+    pub(crate) fn is_settled(&self, expected: u32) -> Found {
+        let came = u32::try_from(self.data.len()).unwrap_or(u32::MAX);
+        let adds_up = match self.residual {
+            Residual::None | Residual::Overflow(_) => came == expected,
+            Residual::Underflow(missing) => came.checked_add(missing) == Some(expected),
+        };
+        ensure(self.status != 0 || adds_up, || {
+            format!("{came} bytes came of {expected}, and the residual is {:?}", self.residual)
+        })
+    }
+
+    /// What a SCSI Response says.
+    pub(crate) fn of(response: &ScsiResponse, pdu: &Pdu) -> Self {
+        let (status, residual) = (response.status, response.residual);
+        let sense = pdu.data.get(2..).unwrap_or_default().to_vec();
+        Self { status, data: Vec::new(), residual, sense, pieces: Vec::new() }
+    }
+}

@@ -1,0 +1,142 @@
+//! A fault: what it changes on the way, and which check finds it.
+
+use crate::pdu::{Digests, LOGIN_RESPONSE, Pdu};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A rule that a target breaks.
+#[derive(Clone, Copy)]
+pub struct Fault {
+    pub name: &'static str,
+    /// The check that must find it, and a part of what it must say.
+    pub found_by: &'static str,
+    pub says: &'static str,
+    /// What is done to PDUs of the initiator before the target has them, as a target would that reads them so.
+    pub request: Option<Plant>,
+    /// What is done to PDUs of the target.
+    pub answer: Option<Plant>,
+    /// The target's end of a connection is kept from the initiator.
+    pub keeps_open: bool,
+    /// The initiator is pinged all the time.
+    pub pings: bool,
+}
+
+impl Fault {
+    /// The same, of a target that reads requests so, too.
+    pub const fn reading(self, plant: Plant) -> Self {
+        Self { request: Some(plant), ..self }
+    }
+
+    /// The same, of a target that pings all the time.
+    pub const fn pinging(self) -> Self {
+        Self { pings: true, ..self }
+    }
+}
+
+pub type Plant = fn(&mut Pdu, &mut Seen) -> Deed;
+
+/// What becomes of a PDU.
+pub enum Deed {
+    Pass,
+    /// It is lost, and its StatSN is given to the next one.
+    Drop,
+    /// It comes twice, each with a StatSN of its own.
+    Twice,
+    /// Behind it come these, each with the next StatSN.
+    More(Vec<Pdu>),
+    /// These come, numbered as they are.
+    Instead(Vec<Pdu>),
+}
+
+impl Deed {
+    pub fn pdus(self, pdu: Pdu) -> Vec<Pdu> {
+        match self {
+            Self::Pass => vec![pdu],
+            Self::Drop => Vec::new(),
+            Self::Twice => vec![pdu.clone(), pdu],
+            Self::More(more) => std::iter::once(pdu).chain(more).collect(),
+            Self::Instead(pdus) => pdus,
+        }
+    }
+}
+
+/// What went over a connection so far.
+#[derive(Default)]
+pub struct Seen {
+    pub digests: Digests,
+    agreed: Digests,
+    /// In full feature phase.
+    pub is_in: bool,
+    /// The StatSN that the initiator waits for.
+    pub next_stat_sn: u32,
+    /// ExpCmdSN and MaxCmdSN that it has.
+    pub window: [u32; 2],
+    /// How many more statuses the initiator has than the target sent.
+    pub shift: u32,
+    /// CDBs by task tag.
+    cdbs: BTreeMap<u32, [u8; 16]>,
+    /// What a fault counts or remembers.
+    pub count: u32,
+    pub pdus: BTreeSet<(u32, u32)>,
+    pub kept: Option<Pdu>,
+}
+
+impl Seen {
+    pub fn note(&mut self, command: &Pdu) {
+        let cdb = command.header[32..].try_into().expect("16 bytes");
+        self.cdbs.insert(command.tag(), cdb);
+    }
+
+    pub fn note_login(&mut self, response: &Pdu) {
+        let text = response.text();
+        self.agreed.header |= text.contains("HeaderDigest=CRC32C");
+        self.agreed.data |= text.contains("DataDigest=CRC32C");
+        // Transit to full feature phase, with success.
+        self.is_in =
+            response.opcode() == LOGIN_RESPONSE && response.header[1] & 0x83 == 0x83 && response.header[36] == 0;
+        self.digests = if self.is_in { self.agreed } else { Digests::default() };
+    }
+
+    /// The CDB of the task that a PDU is about.
+    pub fn cdb(&self, pdu: &Pdu) -> [u8; 16] {
+        self.cdbs.get(&pdu.tag()).copied().unwrap_or([0xff; 16])
+    }
+
+    /// True for a PDU of a task whose operation code this is.
+    pub fn is_of(&self, pdu: &Pdu, operation_code: u8) -> bool {
+        self.cdb(pdu)[0] == operation_code
+    }
+
+    /// Counts what is asked about: true for the one of this number, from zero on.
+    pub fn is_nth(&mut self, number: u32) -> bool {
+        self.count += 1;
+        self.count == number + 1
+    }
+}
+
+/// A target that answers so.
+pub const fn answer(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
+    Fault { name, found_by, says, request: None, answer: Some(plant), keeps_open: false, pings: false }
+}
+
+/// A target that reads requests so.
+pub const fn request(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
+    Fault { name, found_by, says, request: Some(plant), answer: None, keeps_open: false, pings: false }
+}
+
+/// A target that does not close connections.
+pub const fn open(name: &'static str, found_by: &'static str, says: &'static str) -> Fault {
+    Fault { name, found_by, says, request: None, answer: None, keeps_open: true, pings: false }
+}
+
+/// A target without fault, and one that does what no rule forbids.
+pub const fn allowed(name: &'static str, answer: Option<Plant>) -> Fault {
+    Fault { name, found_by: "", says: "", request: None, answer, keeps_open: false, pings: false }
+}
+
+/// The fault, where `when` holds of a PDU.
+pub fn only(when: bool, change: impl FnOnce()) -> Deed {
+    if when {
+        change();
+    }
+    Deed::Pass
+}

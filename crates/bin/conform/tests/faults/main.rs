@@ -1,0 +1,123 @@
+//! The checks of `conform` on our own target behind a proxy that plants faults: each fault is found by the check that is there for it,
+//! and where none is planted nothing is reported.
+//!
+//! Each check has a unit and an initiator of its own, so that many are done at once: what they take is mostly silence that is listened to.
+
+// The futures of a command are as deep as the sleeves that it passes.
+#![recursion_limit = "256"]
+
+mod fault;
+mod pdu;
+mod proxy;
+mod ready;
+mod table;
+mod target;
+
+use conform::{Aim, CHECKS, Check, Verdict};
+use fault::Fault;
+use iscsi::IscsiName;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+use table::{ALLOWED, faults};
+
+/// Checks that are done at once.
+const WORKERS: usize = 12;
+/// Units: a planted fault may leave its own as it should not be, so each has one; where none is planted they are taken by turns.
+const LUNS: u16 = 250;
+const LUNS_OF_FAULTS: u16 = 200;
+const LUNS_OF_READY: u16 = 230;
+/// How long an answer may take that does not come.
+const SHORT: Duration = Duration::from_secs(3);
+
+/// Checks that no fault is planted for, and why.
+const UNPLANTED: [(&str, &str); 4] = [
+    ("login.redirect", "a portal in front of others is needed"),
+    ("messages.ping", "the target's own time is needed"),
+    ("messages.logout-asked", "an operator is needed"),
+    ("messages.logout-overdue", "an operator is needed"),
+];
+
+fn portal() -> std::net::SocketAddr {
+    static PORTAL: OnceLock<std::net::SocketAddr> = OnceLock::new();
+    *PORTAL.get_or_init(|| target::start(LUNS))
+}
+
+/// What each of the checks says of a target with its fault, on one of these units each.
+fn verdicts(tries: &[(&Fault, &Check)], patience: Duration, luns: Range<u16>) -> Vec<Verdict> {
+    let free: Mutex<VecDeque<u16>> = Mutex::new(luns.clone().collect());
+    let (next, found) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let portal = portal();
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let turn = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((fault, check)) = tries.get(turn) else { break };
+                    let lun = free.lock().expect("nobody panics").pop_front().expect("there are enough");
+                    let url = format!("iscsi://{}/{}/{lun}", proxy::start(portal, **fault), target::IQN);
+                    let mut aim: Aim = url.parse().expect("a URL");
+                    aim.initiator = IscsiName::parse(&format!("iqn.2026-11.io.blockyard:from{}.{turn}", luns.start))
+                        .expect("a name");
+                    aim.patience = patience;
+                    let verdict = check.run(&aim);
+                    free.lock().expect("nobody panics").push_back(lun);
+                    let key = (fault.name, check.name);
+                    found.lock().expect("nobody panics").insert(key, verdict);
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().expect("nobody panics");
+    tries.iter().map(|(fault, check)| found.remove(&(fault.name, check.name)).expect("it was tried")).collect()
+}
+
+fn check_named(name: &str) -> &'static Check {
+    CHECKS.iter().find(|check| check.name == name).unwrap_or_else(|| panic!("there is no check {name}"))
+}
+
+#[test]
+fn every_planted_fault_is_found_by_its_check() {
+    let tries: Vec<_> = faults().map(|fault| (fault, check_named(fault.found_by))).collect();
+    let missed: Vec<String> = tries
+        .iter()
+        .zip(verdicts(&tries, SHORT, 0..LUNS_OF_FAULTS))
+        .filter(|((fault, _), verdict)| !matches!(verdict, Verdict::Failed(how) if how.contains(fault.says)))
+        .map(|((fault, check), verdict)| format!("{}: {} says {verdict:?}", fault.name, check.name))
+        .collect();
+    assert!(missed.is_empty(), "{} of {} faults:\n{}", missed.len(), tries.len(), missed.join("\n"));
+    println!("{} faults planted, all found", tries.len());
+}
+
+#[test]
+fn nothing_is_reported_of_a_target_without_fault() {
+    let tries: Vec<_> = ALLOWED.iter().flat_map(|kind| CHECKS.iter().map(move |check| (kind, check))).collect();
+    let untried: BTreeSet<&str> = UNPLANTED.iter().map(|(name, _)| *name).collect();
+    let reported: Vec<String> = tries
+        .iter()
+        .zip(verdicts(&tries, Duration::from_secs(20), LUNS_OF_FAULTS..LUNS_OF_READY))
+        .filter(|((_, check), verdict)| match verdict {
+            Verdict::Passed => false,
+            Verdict::Failed(_) => true,
+            Verdict::Skipped(_) => !untried.contains(check.name),
+        })
+        .map(|((kind, check), verdict)| format!("{}: {} says {verdict:?}", kind.name, check.name))
+        .collect();
+    assert!(reported.is_empty(), "{} of {} tries:\n{}", reported.len(), tries.len(), reported.join("\n"));
+}
+
+#[test]
+fn every_check_has_a_fault_that_it_finds() {
+    let names: BTreeSet<&str> = faults().map(|fault| fault.name).collect();
+    assert_eq!(names.len(), faults().count(), "each fault has a name of its own");
+    assert!((40..=usize::from(LUNS_OF_FAULTS)).contains(&names.len()));
+    let planted: BTreeSet<&str> = faults().map(|fault| fault.found_by).collect();
+    let without: Vec<&str> = CHECKS
+        .iter()
+        .map(|check| check.name)
+        .filter(|name| !planted.contains(name) && UNPLANTED.iter().all(|(excused, _)| excused != name))
+        .collect();
+    assert!(without.is_empty(), "no fault is planted for {without:?}");
+}

@@ -1,0 +1,192 @@
+//! A PDU on its way, whole, with what a fault may change of it.
+
+use std::io::{Read, Result, Write};
+use std::net::TcpStream;
+
+pub const LOGIN_REQUEST: u8 = 0x03;
+pub const COMMAND: u8 = 0x01;
+pub const NOP_OUT: u8 = 0x00;
+pub const DATA_OUT: u8 = 0x05;
+pub const NOP_IN: u8 = 0x20;
+pub const RESPONSE: u8 = 0x21;
+pub const TASK_RESPONSE: u8 = 0x22;
+pub const LOGIN_RESPONSE: u8 = 0x23;
+pub const TEXT_RESPONSE: u8 = 0x24;
+pub const DATA_IN: u8 = 0x25;
+pub const LOGOUT_RESPONSE: u8 = 0x26;
+pub const R2T: u8 = 0x31;
+pub const ASYNC: u8 = 0x32;
+pub const REJECT: u8 = 0x3f;
+
+/// Where numbers stand in a header.
+pub const TAG: usize = 16;
+pub const TRANSFER_TAG: usize = 20;
+pub const STAT_SN: usize = 24;
+/// CmdSN of a request.
+pub const CMD_SN: usize = 24;
+pub const EXP_STAT_SN: usize = 28;
+pub const EXP_CMD_SN: usize = 28;
+pub const MAX_CMD_SN: usize = 32;
+/// DataSN, R2TSN and ExpDataSN.
+pub const DATA_SN: usize = 36;
+pub const OFFSET: usize = 40;
+/// Residual Count of an answer, Desired Data Transfer Length of an R2T.
+pub const COUNT: usize = 44;
+
+/// F of every PDU, and S of a Data-In.
+pub const FINAL: u8 = 0x80;
+pub const STATUS: u8 = 0x01;
+pub const OVERFLOW: u8 = 0x04;
+pub const UNDERFLOW: u8 = 0x02;
+
+/// Which digests PDUs carry.
+#[derive(Clone, Copy, Default)]
+pub struct Digests {
+    pub header: bool,
+    pub data: bool,
+}
+
+/// Header, additional headers and data; digests are made when it is sent.
+#[derive(Clone)]
+pub struct Pdu {
+    pub header: [u8; 48],
+    pub ahs: Vec<u8>,
+    pub data: Vec<u8>,
+    /// The digest is sent with a bit turned, for it came so or a fault wants it.
+    pub is_header_damaged: bool,
+    pub is_data_damaged: bool,
+}
+
+impl Pdu {
+    /// A header of this opcode and nothing else.
+    pub fn blank(opcode: u8) -> Self {
+        let mut header = [0; 48];
+        header[0] = opcode;
+        Self { header, ahs: Vec::new(), data: Vec::new(), is_header_damaged: false, is_data_damaged: false }
+    }
+
+    pub fn opcode(&self) -> u8 {
+        self.header[0] & 0x3f
+    }
+
+    pub fn word(&self, at: usize) -> u32 {
+        u32::from_be_bytes([0, 1, 2, 3].map(|n| self.header[at + n]))
+    }
+
+    pub fn put(&mut self, at: usize, word: u32) {
+        self.header[at..at + 4].copy_from_slice(&word.to_be_bytes());
+    }
+
+    /// The number at `at` is `by` more.
+    pub fn add(&mut self, at: usize, by: u32) {
+        self.put(at, self.word(at).wrapping_add(by));
+    }
+
+    pub fn tag(&self) -> u32 {
+        self.word(TAG)
+    }
+
+    /// True for the end of a command: a SCSI Response, or a Data-In with S.
+    pub fn ends(&self) -> bool {
+        self.opcode() == RESPONSE || (self.opcode() == DATA_IN && self.header[1] & STATUS != 0)
+    }
+
+    /// True when it takes a StatSN.
+    pub fn is_counted(&self) -> bool {
+        match self.opcode() {
+            DATA_IN => self.header[1] & STATUS != 0,
+            R2T => false,
+            NOP_IN => self.tag() != u32::MAX,
+            _ => true,
+        }
+    }
+
+    /// Key, code and qualifier of fixed or descriptor sense data in a SCSI Response.
+    pub fn sense(&self) -> Option<(u8, u8, u8)> {
+        let sense = self.data.get(2..).filter(|_| self.opcode() == RESPONSE && self.header[3] == 2)?;
+        match sense.first()? & 0x7f {
+            0x70 => Some((sense.get(2)? & 0x0f, *sense.get(12)?, *sense.get(13)?)),
+            _ => Some((*sense.get(1)?, *sense.get(2)?, *sense.get(3)?)),
+        }
+    }
+
+    /// The sense data has this code and qualifier.
+    pub fn set_sense(&mut self, key: u8, code: u8, qualifier: u8) {
+        let at = if self.data[2] & 0x7f == 0x70 { [4, 14, 15] } else { [3, 4, 5] };
+        for (at, value) in at.into_iter().zip([key, code, qualifier]) {
+            self.data[at] = value;
+        }
+    }
+
+    /// A SCSI Response with this status and neither sense nor residual.
+    pub fn set_status(&mut self, status: u8) {
+        self.header[3] = status;
+        self.data.clear();
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.data).into_owned()
+    }
+
+    /// Text with `from` has `to` instead.
+    pub fn replace(&mut self, from: &str, to: &str) {
+        self.data = self.text().replace(from, to).into_bytes();
+    }
+
+    /// Reads a PDU: none at the end of the connection; or, where more than a MiB is to follow, its header alone.
+    pub fn read(stream: &mut TcpStream, digests: impl Fn() -> Digests) -> Result<Option<(Self, bool)>> {
+        let mut pdu = Self::blank(0);
+        if stream.read(&mut pdu.header[..1])? == 0 {
+            return Ok(None);
+        }
+        stream.read_exact(&mut pdu.header[1..])?;
+        let (lengths, digests) = (pdu.word(4), digests());
+        let (ahs, data) = ((lengths >> 24) as usize * 4, (lengths & 0x00ff_ffff) as usize);
+        if data > 1 << 20 {
+            return Ok(Some((pdu, false)));
+        }
+        pdu.ahs = read(stream, ahs)?;
+        if digests.header {
+            let due = digest(&[&pdu.header[..], &pdu.ahs].concat());
+            pdu.is_header_damaged = read(stream, 4)? != due;
+        }
+        let mut padded = read(stream, data.next_multiple_of(4))?;
+        if digests.data && data > 0 {
+            pdu.is_data_damaged = read(stream, 4)? != digest(&padded);
+        }
+        padded.truncate(data);
+        pdu.data = padded;
+        Ok(Some((pdu, true)))
+    }
+
+    /// Its bytes, with digests that are right but for the damage.
+    pub fn write(&self, stream: &mut TcpStream, digests: Digests) -> Result<()> {
+        let mut header = self.header;
+        header[4..8].copy_from_slice(&((self.ahs.len() as u32 / 4) << 24 | self.data.len() as u32).to_be_bytes());
+        let mut bytes = [&header[..], &self.ahs].concat();
+        if digests.header {
+            let mut digest = digest(&bytes);
+            digest[0] ^= u8::from(self.is_header_damaged);
+            bytes.extend(digest);
+        }
+        let mut data = self.data.clone();
+        data.resize(data.len().next_multiple_of(4), 0);
+        bytes.extend(&data);
+        if digests.data && !data.is_empty() {
+            let mut digest = digest(&data);
+            digest[0] ^= u8::from(self.is_data_damaged);
+            bytes.extend(digest);
+        }
+        stream.write_all(&bytes)
+    }
+}
+
+fn read(stream: &mut TcpStream, len: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn digest(bytes: &[u8]) -> [u8; 4] {
+    simd::crc32c::crc32c(bytes).to_le_bytes()
+}

@@ -1,0 +1,154 @@
+//! What stands between `conform` and the target: passes PDUs on, and plants a fault in them.
+
+use crate::fault::{Deed, Fault, Plant, Seen};
+use crate::pdu::{
+    COMMAND, DATA_IN, Digests, EXP_CMD_SN, EXP_STAT_SN, FINAL, LOGIN_REQUEST, LOGIN_RESPONSE, MAX_CMD_SN, NOP_IN, Pdu,
+    STAT_SN, TAG, TRANSFER_TAG,
+};
+use std::io::{Result, Write, copy};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Where it listens; it passes connections on to `target` until the process ends.
+pub fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let address = listener.local_addr().expect("it has an address");
+    thread::spawn(move || {
+        for initiator in listener.incoming().map_while(Result::ok) {
+            let target = TcpStream::connect(target).expect("the target listens");
+            for stream in [&initiator, &target] {
+                stream.set_nodelay(true).expect("a socket");
+            }
+            let line = Arc::new(Line { seen: Mutex::default(), fault, initiator, target });
+            let (other, pings) = (line.clone(), line.clone());
+            if fault.pings {
+                thread::spawn(move || pings.ping());
+            }
+            thread::spawn(move || line.pass_requests());
+            thread::spawn(move || other.pass_answers());
+        }
+    });
+    address
+}
+
+/// A connection from end to end.
+struct Line {
+    seen: Mutex<Seen>,
+    fault: Fault,
+    initiator: TcpStream,
+    target: TcpStream,
+}
+
+impl Line {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn digests(&self) -> Digests {
+        self.seen().digests
+    }
+
+    /// One end has closed, or broke: the other one is told.
+    fn pass_requests(&self) {
+        let _ = self.requests();
+        let _ = self.target.shutdown(Shutdown::Both);
+        let _ = self.initiator.shutdown(Shutdown::Both);
+    }
+
+    fn pass_answers(&self) {
+        let _ = self.answers();
+        if !self.fault.keeps_open {
+            let _ = self.initiator.shutdown(Shutdown::Both);
+            let _ = self.target.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// Pings until the initiator is gone.
+    fn ping(&self) {
+        let mut ping = Pdu::blank(NOP_IN);
+        ping.header[1] = FINAL;
+        // Neither tag: nobody has to answer.
+        ping.put(TAG, u32::MAX);
+        ping.put(TRANSFER_TAG, u32::MAX);
+        let mut to = &self.initiator;
+        loop {
+            thread::sleep(Duration::from_millis(100));
+            let seen = self.seen();
+            if seen.is_in {
+                ping.put(STAT_SN, seen.next_stat_sn);
+                ping.put(EXP_CMD_SN, seen.window[0]);
+                ping.put(MAX_CMD_SN, seen.window[1]);
+                if to.write_all(&ping.header).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn requests(&self) -> Result<()> {
+        let (mut from, mut to) = (self.initiator.try_clone()?, self.target.try_clone()?);
+        while let Some((mut pdu, is_whole)) = Pdu::read(&mut from, || self.digests())? {
+            if !is_whole {
+                to.write_all(&pdu.header)?;
+                copy(&mut from, &mut to)?;
+                return Ok(());
+            }
+            let mut seen = self.seen();
+            if seen.is_in && pdu.opcode() != LOGIN_REQUEST {
+                // Answers that the initiator has or lacks beside the target's are numbered for it alone.
+                let shift = seen.shift;
+                pdu.add(EXP_STAT_SN, shift.wrapping_neg());
+            }
+            if pdu.opcode() == COMMAND {
+                seen.note(&pdu);
+            }
+            let deed = planted(self.fault.request, &mut pdu, &mut seen);
+            drop(seen);
+            for pdu in deed.pdus(pdu) {
+                pdu.write(&mut to, self.digests())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn answers(&self) -> Result<()> {
+        let (mut from, mut to) = (self.target.try_clone()?, self.initiator.try_clone()?);
+        while let Some((mut pdu, _)) = Pdu::read(&mut from, || self.digests())? {
+            let mut seen = self.seen();
+            let digests = seen.digests;
+            if pdu.opcode() == LOGIN_RESPONSE {
+                seen.note_login(&pdu);
+            }
+            let (before, counted) = (seen.shift, u32::from(pdu.is_counted()));
+            let deed = planted(self.fault.answer, &mut pdu, &mut seen);
+            // A status less or more moves the numbers of all that come behind it.
+            match &deed {
+                Deed::Drop => seen.shift = before.wrapping_sub(counted),
+                Deed::Twice => seen.shift = before.wrapping_add(counted),
+                Deed::More(more) => seen.shift = before.wrapping_add(more.len() as u32),
+                Deed::Pass | Deed::Instead(_) => {}
+            }
+            let is_numbered = seen.is_in && (pdu.opcode() != DATA_IN || pdu.is_counted());
+            drop(seen);
+            let is_more = matches!(deed, Deed::Twice | Deed::More(_));
+            for (nth, mut pdu) in (0..).zip(deed.pdus(pdu)) {
+                if is_numbered {
+                    pdu.add(STAT_SN, before.wrapping_add(if is_more { nth } else { 0 }));
+                }
+                pdu.write(&mut to, digests)?;
+                if pdu.is_counted() {
+                    let mut seen = self.seen();
+                    seen.next_stat_sn = pdu.word(STAT_SN).wrapping_add(1);
+                    seen.window = [pdu.word(EXP_CMD_SN), pdu.word(MAX_CMD_SN)];
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn planted(plant: Option<Plant>, pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+    plant.map_or(Deed::Pass, |plant| plant(pdu, seen))
+}

@@ -1,0 +1,151 @@
+//! Faults of task management, unit attentions and reservations.
+
+use crate::fault::{Deed, Fault, Seen, answer, only};
+use crate::pdu::{COUNT, DATA_IN, FINAL, Pdu, R2T, RESPONSE, STAT_SN, TAG, TASK_RESPONSE};
+
+const TEST_UNIT_READY: u8 = 0x00;
+const MODE_SENSE: u8 = 0x1a;
+const RESERVE_OUT: u8 = 0x5f;
+const READ_10: u8 = 0x28;
+const WRITE_10: u8 = 0x2a;
+const GOOD: u8 = 0;
+const CONFLICT: u8 = 0x18;
+const TASK_ABORTED: u8 = 0x40;
+/// Bytes of a write that waits for task management.
+const WAITING_BYTES: u32 = 4096;
+/// TAS in the control mode page.
+const TAS: u8 = 0x40;
+
+/// A RESERVATION CONFLICT of these commands is GOOD.
+fn no_conflict(pdu: &mut Pdu, seen: &Seen, operation_code: u8) -> Deed {
+    let is_conflict = pdu.opcode() == RESPONSE && pdu.header[3] == CONFLICT && seen.is_of(pdu, operation_code);
+    only(is_conflict, || pdu.set_status(GOOD))
+}
+
+/// Others may write.
+fn all_may_write(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+    no_conflict(pdu, seen, WRITE_10)
+}
+
+/// Others may read.
+fn all_may_read(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+    no_conflict(pdu, seen, READ_10)
+}
+
+/// A unit attention with this code and qualifier is not told.
+fn not_told(pdu: &mut Pdu, code: u8, qualifier: u8) -> Deed {
+    let is_told = pdu.sense() == Some((6, code, qualifier));
+    only(is_told, || pdu.set_status(GOOD))
+}
+
+/// A write that waits for its data is kept in mind; when task management has ended it, it is answered all the same.
+fn answered_all_the_same(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+    if pdu.opcode() == R2T {
+        seen.kept = Some(pdu.clone());
+    }
+    let waiting = seen.kept.clone().filter(|_| pdu.opcode() == TASK_RESPONSE);
+    let Some(waiting) = waiting else { return Deed::Pass };
+    let mut response = Pdu::blank(RESPONSE);
+    (response.header[1], response.header[3]) = (FINAL, TASK_ABORTED);
+    response.put(TAG, waiting.tag());
+    for at in [STAT_SN, 28, 32] {
+        response.put(at, pdu.word(at));
+    }
+    Deed::More(vec![response])
+}
+
+/// Commands that another host ends have no answer.
+fn unanswered(pdu: &mut Pdu, _: &mut Seen) -> Deed {
+    if pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED { Deed::Drop } else { Deed::Pass }
+}
+
+/// The same, and the next command is told that they were cleared.
+fn unanswered_and_told(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+    if pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED {
+        return Deed::Drop;
+    }
+    if pdu.opcode() == R2T && seen.is_of(pdu, WRITE_10) && pdu.word(COUNT) == WAITING_BYTES {
+        seen.count = 1;
+    }
+    // The first command behind the write that waits.
+    let is_next = pdu.opcode() == RESPONSE && seen.is_of(pdu, TEST_UNIT_READY) && seen.count == 1;
+    only(is_next, || {
+        seen.count = 2;
+        pdu.header[3] = 2;
+        pdu.data = vec![0, 18, 0x70, 0, 6, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0x2f, 0, 0, 0, 0, 0];
+    })
+}
+
+/// A target whose TAS is zero.
+pub fn without_tas(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+    if pdu.opcode() == DATA_IN && seen.is_of(pdu, MODE_SENSE) {
+        tas(pdu, |byte| byte & !TAS);
+        return Deed::Pass;
+    }
+    unanswered_and_told(pdu, seen)
+}
+
+/// TAS in the control mode page is changed, behind the header and its block descriptors.
+fn tas(pdu: &mut Pdu, change: impl FnOnce(u8) -> u8) {
+    let at = 4 + usize::from(pdu.data[3]) + 5;
+    pdu.data[at] = change(pdu.data[at]);
+}
+
+pub const FAULTS: &[Fault] = &[
+    answer("a write that is aborted is answered", "resets.abort-task", "nobody asked", answered_all_the_same),
+    answer("a task set that is aborted is answered", "resets.abort-task-set", "nobody asked", answered_all_the_same),
+    answer("a reset is told to nobody", "resets.unit", "06/29 was due", |pdu, _| not_told(pdu, 0x29, 3)),
+    answer("writes that a reset ends have no answer", "resets.unit-ends-tasks", "has no answer", unanswered),
+    answer("commands that are cleared have no answer", "resets.clear-task-set", "has no answer", unanswered),
+    answer(
+        "commands that are cleared have an attention for an answer",
+        "resets.clear-task-set",
+        "has no answer",
+        unanswered_and_told,
+    ),
+    answer("TASK ABORTED where TAS is zero", "resets.clear-task-set", "TAS is zero", |pdu, seen| {
+        let is_mode = pdu.opcode() == DATA_IN && seen.is_of(pdu, MODE_SENSE);
+        only(is_mode, || tas(pdu, |byte| byte & !TAS))
+    }),
+    answer("commands that are cleared end GOOD", "resets.clear-task-set", "was due", |pdu, _| {
+        let is_aborted = pdu.opcode() == RESPONSE && pdu.header[3] == TASK_ABORTED;
+        only(is_aborted, || pdu.header[3] = GOOD)
+    }),
+    answer("CLEAR TASK SET fails", "resets.clear-task-set", "it answered", |pdu, _| {
+        let is_response = pdu.opcode() == TASK_RESPONSE;
+        only(is_response, || pdu.header[2] = 255)
+    }),
+    answer(
+        "who is not registered reserves",
+        "reservations.register",
+        "RESERVE by who is not registered",
+        |pdu, seen| no_conflict(pdu, seen, RESERVE_OUT),
+    ),
+    answer("others write under Write Exclusive", "reservations.write-exclusive", "is due", all_may_write),
+    answer("others read under Exclusive Access", "reservations.exclusive-access", "is due", all_may_read),
+    answer(
+        "others write under Write Exclusive, Registrants Only",
+        "reservations.write-exclusive-registrants",
+        "is due",
+        all_may_write,
+    ),
+    answer(
+        "others read under Exclusive Access, Registrants Only",
+        "reservations.exclusive-access-registrants",
+        "is due",
+        all_may_read,
+    ),
+    answer(
+        "others write under Write Exclusive, All Registrants",
+        "reservations.write-exclusive-all",
+        "is due",
+        all_may_write,
+    ),
+    answer(
+        "others read under Exclusive Access, All Registrants",
+        "reservations.exclusive-access-all",
+        "is due",
+        all_may_read,
+    ),
+    answer("who is preempted is not told", "reservations.preempt", "06/2a was due", |pdu, _| not_told(pdu, 0x2a, 5)),
+];

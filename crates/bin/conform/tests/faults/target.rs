@@ -1,0 +1,100 @@
+//! Our own target in this process: one shard, and a small volume in memory for everybody who tries it.
+
+use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use model::{
+    Access, Backend, Call, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy, Presentation,
+    Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
+};
+use shard::StreamOptions;
+use shard::mailbox::{self, Sender};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc;
+use uring::{Options, Uring, spawn_shard};
+
+pub const IQN: &str = "iqn.2026-11.io.blockyard:faults";
+/// Enough for reads of 64 KiB.
+const VOLUME_BYTES: u64 = 1 << 20;
+
+/// A target with so many units, from LUN 0 on, until the process ends; returns where it listens.
+pub fn start(luns: u16) -> SocketAddr {
+    let (tell, told) = mpsc::channel();
+    let limits = Limits::of(Budget { shards: 1, buffer_bytes: 256 << 20, cache_bytes: 1 << 20 });
+    let ticket = tickets::<Uring>(limits, &StreamOptions::default()).pop().expect("a ticket for each shard");
+    let (orders, inbox) = mailbox::channel();
+    let serves = async move |world: Uring| {
+        let seat = Seat::take(world, ticket);
+        let (_, address_changes) = mailbox::channel();
+        let facts = Facts {
+            io: "uring".to_owned(),
+            node: NodeIdentity { id: NodeId::from_bytes([1; 16]), name: name("faults"), seat: [1; 16], machine: None },
+            secret: Secret::new(vec![1; 32]).expect("it is long enough"),
+            addresses: Vec::new(),
+            address_changes,
+        };
+        futures_util::future::join(conduct(seat, inbox, facts), async {
+            tell.send(set_up(&orders, luns).await).expect("the test waits");
+            std::future::pending::<()>().await;
+        })
+        .await;
+    };
+    // The thread goes on; it ends with the process.
+    std::mem::forget(spawn_shard("target", Options::default(), serves).expect("a thread"));
+    told.recv().expect("it starts")
+}
+
+async fn set_up(orders: &Sender<Call>, luns: u16) -> SocketAddr {
+    for lun in 0..luns {
+        order(orders, Order::CreateVolume(volume(lun))).await;
+    }
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let Report::Portal(portal) = order(orders, Order::OpenPortal { address }).await else {
+        panic!("a portal was to open");
+    };
+    order(orders, Order::SetAccess(access(portal.address, luns))).await;
+    portal.address
+}
+
+async fn order(orders: &Sender<Call>, order: Order) -> Report {
+    let (tell, told) = mailbox::channel();
+    let call = Call::new(order, move |answer| drop(tell.send(answer)));
+    assert!(orders.send(call).is_ok(), "the data plane runs");
+    told.receive().await.expect("every order is answered").expect("it is not refused")
+}
+
+fn name(text: &str) -> Name {
+    text.parse().expect("a name")
+}
+
+fn volume(lun: u16) -> VolumeSpec {
+    let [high, low] = lun.to_be_bytes();
+    let mut id = [7; 16];
+    (id[0], id[1]) = (high, low);
+    VolumeSpec {
+        name: VolumeName::bare(name(&format!("v{lun}"))),
+        id: VolumeId::from_random(id),
+        size: Size::new(VOLUME_BYTES),
+        block_bytes: 512,
+        backend: Backend::Ram,
+    }
+}
+
+/// Any initiator sees all volumes.
+fn access(address: SocketAddr, luns: u16) -> Access {
+    let show = |lun: u16| {
+        let VolumeSpec { name: volume, id: volume_id, .. } = volume(lun);
+        let (host, target) = (name("anyone"), name("t"));
+        Presentation { volume, volume_id, host, target, lun, groups: Vec::new(), read_only: false }
+    };
+    Access {
+        targets: vec![Target { name: name("t"), iqn: IQN.parse().expect("a name") }],
+        portals: vec![Portal { address, policy: PortalPolicy::default() }],
+        hosts: vec![Host {
+            name: name("anyone"),
+            initiators: Initiators::Any,
+            networks: Vec::new(),
+            proof: Proof::default(),
+        }],
+        presentations: (0..luns).map(show).collect(),
+        ..Access::default()
+    }
+}
