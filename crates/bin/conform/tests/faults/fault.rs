@@ -16,12 +16,19 @@ pub struct Fault {
     pub answer: Option<Plant>,
     /// The target's end of a connection is kept from the initiator.
     pub keeps_open: bool,
+    /// The initiator is pinged all the time.
+    pub pings: bool,
 }
 
 impl Fault {
     /// The same, of a target that reads requests so, too.
     pub const fn reading(self, plant: Plant) -> Self {
         Self { request: Some(plant), ..self }
+    }
+
+    /// The same, of a target that pings all the time.
+    pub const fn pinging(self) -> Self {
+        Self { pings: true, ..self }
     }
 }
 
@@ -59,6 +66,10 @@ pub struct Seen {
     agreed: Digests,
     /// In full feature phase.
     pub is_in: bool,
+    /// The StatSN that the initiator waits for.
+    pub next_stat_sn: u32,
+    /// ExpCmdSN and MaxCmdSN that it has.
+    pub window: [u32; 2],
     /// How many more statuses the initiator has than the target sent.
     pub shift: u32,
     /// CDBs by task tag.
@@ -104,22 +115,22 @@ impl Seen {
 
 /// A target that answers so.
 pub const fn answer(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
-    Fault { name, found_by, says, request: None, answer: Some(plant), keeps_open: false }
+    Fault { name, found_by, says, request: None, answer: Some(plant), keeps_open: false, pings: false }
 }
 
 /// A target that reads requests so.
 pub const fn request(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
-    Fault { name, found_by, says, request: Some(plant), answer: None, keeps_open: false }
+    Fault { name, found_by, says, request: Some(plant), answer: None, keeps_open: false, pings: false }
 }
 
 /// A target that does not close connections.
 pub const fn open(name: &'static str, found_by: &'static str, says: &'static str) -> Fault {
-    Fault { name, found_by, says, request: None, answer: None, keeps_open: true }
+    Fault { name, found_by, says, request: None, answer: None, keeps_open: true, pings: false }
 }
 
 /// A target without fault, and one that does what no rule forbids.
 pub const fn allowed(name: &'static str, answer: Option<Plant>) -> Fault {
-    Fault { name, found_by: "", says: "", request: None, answer, keeps_open: false }
+    Fault { name, found_by: "", says: "", request: None, answer, keeps_open: false, pings: false }
 }
 
 /// The fault, where `when` holds of a PDU.

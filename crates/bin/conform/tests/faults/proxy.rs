@@ -1,11 +1,15 @@
 //! What stands between `conform` and the target: passes PDUs on, and plants a fault in them.
 
 use crate::fault::{Deed, Fault, Plant, Seen};
-use crate::pdu::{COMMAND, Digests, EXP_STAT_SN, LOGIN_REQUEST, LOGIN_RESPONSE, Pdu, STAT_SN};
-use std::io::{Result, copy};
+use crate::pdu::{
+    COMMAND, DATA_IN, Digests, EXP_CMD_SN, EXP_STAT_SN, FINAL, LOGIN_REQUEST, LOGIN_RESPONSE, MAX_CMD_SN, NOP_IN, Pdu,
+    STAT_SN, TAG, TRANSFER_TAG,
+};
+use std::io::{Result, Write, copy};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 /// Where it listens; it passes connections on to `target` until the process ends.
 pub fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
@@ -18,7 +22,10 @@ pub fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
                 stream.set_nodelay(true).expect("a socket");
             }
             let line = Arc::new(Line { seen: Mutex::default(), fault, initiator, target });
-            let other = line.clone();
+            let (other, pings) = (line.clone(), line.clone());
+            if fault.pings {
+                thread::spawn(move || pings.ping());
+            }
             thread::spawn(move || line.pass_requests());
             thread::spawn(move || other.pass_answers());
         }
@@ -58,11 +65,32 @@ impl Line {
         }
     }
 
+    /// Pings until the initiator is gone.
+    fn ping(&self) {
+        let mut ping = Pdu::blank(NOP_IN);
+        ping.header[1] = FINAL;
+        // Neither tag: nobody has to answer.
+        ping.put(TAG, u32::MAX);
+        ping.put(TRANSFER_TAG, u32::MAX);
+        let mut to = &self.initiator;
+        loop {
+            thread::sleep(Duration::from_millis(100));
+            let seen = self.seen();
+            if seen.is_in {
+                ping.put(STAT_SN, seen.next_stat_sn);
+                ping.put(EXP_CMD_SN, seen.window[0]);
+                ping.put(MAX_CMD_SN, seen.window[1]);
+                if to.write_all(&ping.header).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
     fn requests(&self) -> Result<()> {
         let (mut from, mut to) = (self.initiator.try_clone()?, self.target.try_clone()?);
         while let Some((mut pdu, is_whole)) = Pdu::read(&mut from, || self.digests())? {
             if !is_whole {
-                use std::io::Write;
                 to.write_all(&pdu.header)?;
                 copy(&mut from, &mut to)?;
                 return Ok(());
@@ -102,7 +130,7 @@ impl Line {
                 Deed::More(more) => seen.shift = before.wrapping_add(more.len() as u32),
                 Deed::Pass | Deed::Instead(_) => {}
             }
-            let is_numbered = seen.is_in && (pdu.opcode() != crate::pdu::DATA_IN || pdu.is_counted());
+            let is_numbered = seen.is_in && (pdu.opcode() != DATA_IN || pdu.is_counted());
             drop(seen);
             let is_more = matches!(deed, Deed::Twice | Deed::More(_));
             for (nth, mut pdu) in (0..).zip(deed.pdus(pdu)) {
@@ -110,6 +138,11 @@ impl Line {
                     pdu.add(STAT_SN, before.wrapping_add(if is_more { nth } else { 0 }));
                 }
                 pdu.write(&mut to, digests)?;
+                let mut seen = self.seen();
+                seen.window = [pdu.word(EXP_CMD_SN), pdu.word(MAX_CMD_SN)];
+                if pdu.is_counted() {
+                    seen.next_stat_sn = pdu.word(STAT_SN).wrapping_add(1);
+                }
             }
         }
         Ok(())

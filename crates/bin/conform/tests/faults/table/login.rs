@@ -99,6 +99,10 @@ pub const FAULTS: &[Fault] = &[
     answer("no command is answered", "login.plain", "it said nothing", |pdu, _| {
         if pdu.ends() { Deed::Drop } else { Deed::Pass }
     }),
+    answer("pings instead of answers", "login.plain", "it said nothing", |pdu, _| {
+        if pdu.ends() { Deed::Drop } else { Deed::Pass }
+    })
+    .pinging(),
     answer("a command is answered twice", "login.plain", "was due, and it said", |pdu, _| {
         if pdu.ends() { Deed::Twice } else { Deed::Pass }
     }),
