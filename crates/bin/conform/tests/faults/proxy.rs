@@ -138,10 +138,10 @@ impl Line {
                     pdu.add(STAT_SN, before.wrapping_add(if is_more { nth } else { 0 }));
                 }
                 pdu.write(&mut to, digests)?;
+                let mut seen = self.seen();
+                seen.window = [pdu.word(EXP_CMD_SN), pdu.word(MAX_CMD_SN)];
                 if pdu.is_counted() {
-                    let mut seen = self.seen();
                     seen.next_stat_sn = pdu.word(STAT_SN).wrapping_add(1);
-                    seen.window = [pdu.word(EXP_CMD_SN), pdu.word(MAX_CMD_SN)];
                 }
             }
         }
