@@ -3,6 +3,7 @@
 mod documents;
 mod keeping;
 mod large;
+mod setup;
 
 use crate::{listen, serve};
 use control::fake::Fake;

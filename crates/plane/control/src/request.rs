@@ -3,11 +3,13 @@
 mod chap;
 mod lists;
 mod presentations;
+mod setup;
 
 pub use chap::{NewChap, SecretText, SetAuth, SetDiscovery};
 pub use chap::{from_hex, to_hex};
 pub use lists::{Events, SnapshotsOf};
 pub use presentations::{NewPresentation, Spread, Unpresent};
+pub use setup::{NewSetup, SetupDisk};
 
 use model::{
     Balance, CopySource, DiskName, Iqn, IsnsServer, Level, MemberSize, Name, Network, PortalAddress, Provision, Size,
