@@ -273,6 +273,10 @@ await test('a table that is cut on a phone says so at the edge and in words, unt
     await until(`${path} is at its end`, async () => (await cut()).startsWith('left; '), 5);
     await fits(phone, path);
   }
+  await go(phone, 'settings');
+  const ends = await phone.getByRole('navigation', { name: 'Settings' }).getByRole('link').evaluateAll((all) => all.map((one) => one.getBoundingClientRect().right));
+  same(ends.length === 5 && Math.max(...ends) <= width, true, `all tabs are in sight: ${ends}`);
+  await phone.screenshot({ path: `${shots}tabs-phone.png` });
   await phone.context().close();
 });
 
