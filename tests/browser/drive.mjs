@@ -37,14 +37,15 @@ await test('an empty array says what to do first, and one form leads to a volume
   same(await page.getByRole('radio', { name: /RAID 6/ }).isChecked(), true, 'six disks are proposed as RAID 6');
   await page.getByLabel('Size').fill('200MiB');
   await page.getByLabel('Initiator').fill('no name');
-  await page.getByLabel('Name of the host').fill('web');
+  await page.getByLabel('Host name').fill('web');
   await page.getByText(/blockyard up tank\/vm1 200MiB .*d5\.img --initiator/).waitFor();
   await page.screenshot({ path: `${shots}start.png`, fullPage: true });
-  await page.getByRole('button', { name: 'Do it' }).click();
+  await page.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByRole('alert').filter({ hasText: 'no name' }).waitFor();
-  same(cli('pool', 'list').length, 1, 'what was done before the refusal stays done');
+  same(cli('pool', 'list').length, 0, 'a refusal leaves nothing behind');
+  same(await page.getByLabel('Size').inputValue(), '200MiB', 'what was entered stays');
   await page.getByLabel('Initiator').fill(initiator);
-  await page.getByRole('button', { name: 'Go on' }).click();
+  await page.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByText('Host web sees volume tank/vm1 as LUN 0').waitFor();
   await page.getByText('iscsiadm -m discovery').waitFor();
   iqn = cli('presentation', 'list')[0].iqn;
@@ -534,7 +535,7 @@ await test('a volume is shown through several targets, and a host proves itself 
   const late = () => cli('host', 'list').find((one) => one.name === 'late');
   same(`${late().chap_user} ${late().mutual_chap_user}`, 'late browser', 'both sides prove themselves');
 
-  await go(page, 'settings');
+  await go(page, 'settings?tab=hosts');
   await page.getByRole('button', { name: 'Discovery…' }).click();
   const discovery = page.getByRole('dialog', { name: 'What discovery proves' });
   await discovery.getByRole('radio', { name: /Something of its own/ }).check();
@@ -553,7 +554,7 @@ await test('a volume is shown through several targets, and a host proves itself 
 });
 
 await test('a document is judged, shown with what it does to sessions, and applied once that is confirmed', async () => {
-  await go(page, 'settings');
+  await go(page, 'settings?tab=config');
   await page.getByRole('button', { name: 'Apply a document…' }).click();
   const dialog = page.getByRole('dialog', { name: 'Apply a document' });
   const text = dialog.getByRole('textbox', { name: 'Document' });
@@ -577,7 +578,7 @@ await test('a document is judged, shown with what it does to sessions, and appli
   await look.click();
   await dialog.getByText('Everything is so already').waitFor();
   await page.keyboard.press('Escape');
-  await looks('document', 'settings', async (other) => {
+  await looks('document', 'settings?tab=config', async (other) => {
     await other.getByRole('button', { name: 'Apply a document…' }).click();
     const dialog = other.getByRole('dialog', { name: 'Apply a document' });
     await dialog.locator('input[type=file]').setInputFiles({ name: 'less.toml', mimeType: 'text/plain', buffer: Buffer.from('schema = 1\n\n[host.web]\ninitiators = ["iqn.2026-11.org.example:web9"]\n') });
@@ -642,7 +643,7 @@ await test('what is wrong is an alert, which is silenced and told again; somebod
   const hook = createServer((from, to) => { let body = ''; from.on('data', (part) => { body += part; }); from.on('end', () => { heard.push(body); to.end('thank you'); }); });
   await new Promise((then) => hook.listen(0, '127.0.0.1', then));
   const url = `http://127.0.0.1:${hook.address().port}/blockyard`;
-  await go(page, 'settings');
+  await go(page, 'settings?tab=alerts');
   const panel = page.getByRole('region', { name: 'Receivers of alerts' });
   await panel.getByText('Nobody. A receiver is told').waitFor();
   await panel.getByRole('button', { name: 'Add a receiver…' }).click();
@@ -703,7 +704,7 @@ await test('what is wrong is an alert, which is silenced and told again; somebod
   await until('it is over', () => !cli('alert', 'active').some((one) => one.subject.name === 'tank'), 90);
   await page.getByRole('link', { name: 'Replace disk e0' }).waitFor({ state: 'detached' });
 
-  await go(page, 'settings');
+  await go(page, 'settings?tab=alerts');
   await panel.getByRole('button', { name: 'Remove… desk' }).click();
   await page.getByRole('dialog', { name: 'Tell desk no more' }).getByRole('button', { name: 'Remove it' }).click();
   await panel.getByText('Nobody. A receiver is told').waitFor();
@@ -813,7 +814,7 @@ if (WEB) {
   });
 
   await test('an admin adds a viewer, who sees and may not, neither by a button nor by a call', async () => {
-    await admin.goto(`${WEB}#/settings`);
+    await admin.goto(`${WEB}#/settings?tab=users`);
     await admin.getByRole('button', { name: 'Add…' }).click();
     const dialog = admin.getByRole('dialog', { name: 'Add a user' });
     await dialog.getByLabel('Name').fill('victor');
@@ -868,7 +869,7 @@ if (WEB) {
     await admin.getByText(/^yes, \d+ records$/).waitFor();
     await admin.screenshot({ path: `${shots}audit.png` });
     await accessible(admin, 'the audit');
-    await admin.goto(`${WEB}#/settings`);
+    await admin.goto(`${WEB}#/settings?tab=users`);
     await admin.getByRole('heading', { name: 'Your second factor' }).waitFor();
     await admin.getByText('victor').first().waitFor();
     await admin.screenshot({ path: `${shots}people.png`, fullPage: true });

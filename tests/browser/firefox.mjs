@@ -149,7 +149,7 @@ if (WEB) await test('Firefox: a one-time link lets the first user in, who signs 
   await admin.getByLabel('Password').fill(password);
   await admin.getByRole('button', { name: 'Sign in' }).click();
   await admin.getByRole('heading', { name: 'Dashboard' }).waitFor();
-  await admin.goto(`${WEB}#/settings`);
+  await admin.goto(`${WEB}#/settings?tab=users`);
   await admin.getByRole('heading', { name: 'Your second factor' }).waitFor();
   await accessible(admin, 'settings of an admin');
 });

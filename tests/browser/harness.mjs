@@ -46,7 +46,7 @@ export async function open(options = {}) {
   page.on('pageerror', (error) => { if (!(inFirefox && error.message.includes(`'sha256-${driversOwn}'`))) complaints.push(`${page.url()}: ${error.message}`); });
   page.on('console', (message) => {
     const asked = message.location().url ?? '';
-    if (message.type() === 'error' && !/\/api\/v1\/(session|users|tokens|audit)/.test(asked) && !/status of 4(0[0-49]|22)/.test(message.text())) complaints.push(`${page.url()}: ${message.text()}`);
+    if (message.type() === 'error' && !/\/api\/v1\/(session|users|tokens|audit)/.test(asked) && !/status of 4(0[0-49]|12|22)/.test(message.text())) complaints.push(`${page.url()}: ${message.text()}`);
   });
   page.on('request', (request) => { if (!request.url().startsWith(ADDRESS) && !(WEB && request.url().startsWith(WEB)) && !request.url().startsWith('blob:')) complaints.push(`asked elsewhere: ${request.url()}`); });
   return page;
@@ -58,7 +58,7 @@ export async function go(page, path) {
 }
 
 /** Every page, as what its picture is called and its path. */
-export const pages = { dashboard: '', start: 'start', pools: 'pools', pool: 'pools/tank', disk: 'disks/d0', replace: 'replace/d0', volumes: 'volumes', volume: 'volumes/tank/vm1', hosts: 'hosts', host: 'hosts/web', network: 'sessions', alerts: 'alerts', events: 'events', audit: 'events?tab=audit', lab: 'lab', settings: 'settings', none: 'nowhere' };
+export const pages = { dashboard: '', start: 'start', pools: 'pools', pool: 'pools/tank', disk: 'disks/d0', replace: 'replace/d0', volumes: 'volumes', volume: 'volumes/tank/vm1', hosts: 'hosts', host: 'hosts/web', network: 'sessions', alerts: 'alerts', events: 'events', audit: 'events?tab=audit', lab: 'lab', settings: 'settings', 'settings-hosts': 'settings?tab=hosts', 'settings-alerts': 'settings?tab=alerts', 'settings-users': 'settings?tab=users', 'settings-config': 'settings?tab=config', none: 'nowhere' };
 export const widths = { phone: [390, 844], desk: [1360, 850], wall: [2560, 1300] };
 
 /** What the command line says, as JSON. */

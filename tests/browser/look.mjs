@@ -8,7 +8,7 @@ mkdirSync(folder, { recursive: true });
 const sizes = { phone: [390, 844], desk: [1360, 850], wall: [2560, 1300] };
 const pages = {
   dashboard: '', start: 'start', pools: 'pools', pool: 'pools/tank', disk: 'disks/d2', replace: 'replace/d2', volumes: 'volumes', volume: 'volumes/tank/vm1',
-  hosts: 'hosts', host: 'hosts/web', network: 'sessions', alerts: 'alerts', events: 'events', audit: 'events?tab=audit', lab: 'lab', settings: 'settings',
+  hosts: 'hosts', host: 'hosts/web', network: 'sessions', alerts: 'alerts', events: 'events', audit: 'events?tab=audit', lab: 'lab', settings: 'settings', 'settings-hosts': 'settings?tab=hosts', 'settings-alerts': 'settings?tab=alerts', 'settings-users': 'settings?tab=users', 'settings-config': 'settings?tab=config',
 };
 const wanted = only.filter((one) => one in pages);
 const themes = ['light', 'dark'].filter((one) => !only.some((o) => o === 'light' || o === 'dark') || only.includes(one));

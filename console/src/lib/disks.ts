@@ -1,6 +1,5 @@
 // What is said of disks on more than one page.
 
-import { decimal } from './format';
 import type { BlockDevice, Disk, Identity, Label } from './types';
 
 /** Enclosure and slot, as far as they are known: `top/3`. */
@@ -19,33 +18,34 @@ const on = (label: Label | null | undefined): string | undefined =>
 export const holds = (disk: Disk): string | undefined => on(disk.label);
 
 /** A disk that may be ticked: one of the array's, or one of the machine's that the array does not know yet. */
-export interface Candidate { id: string; name: string; size: number; about: string; holds?: string; path?: string }
+export interface Candidate { id: string; name: string; size: number; path: string; identity: Identity; isNew: boolean; holds?: string }
 
-const about = (parts: (string | null | undefined | false)[], path: string): string => parts.filter(Boolean).join(' · ') || path;
+/** What tells a disk from every other one besides its path and size, always in this order; what it does not report is said, too. */
+export const facts = (identity: Identity): string =>
+  [`Model ${identity.model ?? 'unknown'}`, `Serial ${identity.serial ?? 'unknown'}`, `Slot ${place({ identity }) ?? 'unknown'}`].join(' · ');
 
 /** A free disk of the array. */
-export const known = (disk: Disk & { name: string }): Candidate => ({
-  id: disk.name, name: disk.name, size: disk.size, holds: holds(disk), about: about([place(disk) && `bay ${place(disk)}`, disk.identity.serial, disk.identity.model], disk.path),
-});
+export const known = (disk: Disk & { name: string }): Candidate => ({ id: disk.name, name: disk.name, size: disk.size, path: disk.path, identity: disk.identity, isNew: false, holds: holds(disk) });
 
 /** How it is attached, in the field's spelling. */
 export const attached: Record<NonNullable<BlockDevice['transport']>, string> = { sata: 'SATA', sas: 'SAS', nvme: 'NVMe', usb: 'USB', virtio: 'virtio', iscsi: 'iSCSI', fibre_channel: 'Fibre Channel', mmc: 'MMC', multipath: 'multipath', loop: 'loop' };
 
-/** What tells a device of the machine from others. */
-export const told = (device: BlockDevice): string =>
-  about([place(device) && `bay ${place(device)}`, device.identity.serial && `serial ${device.identity.serial}`, device.transport && attached[device.transport], device.identity.rotational === null || device.identity.rotational === undefined ? '' : device.identity.rotational ? 'turns' : 'solid state', device.path], device.device);
+/** How a device of the machine is attached, and its medium. */
+export const medium = ({ transport, identity: { rotational } }: BlockDevice): string =>
+  [transport && attached[transport], rotational === null || rotational === undefined ? undefined : rotational ? 'HDD' : 'SSD'].filter(Boolean).join(', ');
 
 /** A free device of the machine, with the name that it would get. */
-export const offered = (device: BlockDevice, name: string): Candidate => ({
-  id: device.path, name, size: device.size, path: device.path, about: about([place(device) && `bay ${place(device)}`, device.identity.serial, device.identity.model ?? (device.transport && attached[device.transport])], device.path),
-});
+export const offered = (device: BlockDevice, name: string): Candidate => ({ id: device.path, name, size: device.size, path: device.path, identity: device.identity, isNew: true });
 
-/** Names for so many disks, `d0` and on, none of which is taken. */
-export function names(taken: (string | null)[], many: number): string[] {
-  const free: string[] = [];
-  for (let n = 0; free.length < many; n += 1) if (!taken.includes(`d${n}`)) free.push(`d${n}`);
-  return free;
+/** Names for the disks at these paths, none of which is taken: the last part of the path where that is a name, else `d0` and on. The command line and the array name them so, too. */
+export function names(taken: (string | null)[], paths: string[]): string[] {
+  const given: string[] = [];
+  const isFree = (name: string) => !taken.includes(name) && !given.includes(name);
+  for (const path of paths) {
+    const stem = path.split('/').at(-1)!.replace(/(?<=.)\.[^.]*$/, '');
+    let name = stem;
+    if (!/^[a-z0-9][a-z0-9._-]{0,62}$/.test(stem) || !isFree(stem)) for (let n = 0; !isFree((name = `d${n}`)); n += 1);
+    given.push(name);
+  }
+  return given;
 }
-
-/** Model and size in one line. */
-export const called = (device: BlockDevice): string => `${device.identity.model ?? device.device}, ${decimal(device.size)}`;

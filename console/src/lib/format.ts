@@ -60,8 +60,29 @@ export function span(seconds: number): string {
   return `${Math.floor(s / 86_400)} d${s % 86_400 >= 3600 ? ` ${Math.floor((s % 86_400) / 3600)} h` : ''}`;
 }
 export const percent = (part: number, whole: number): number => (whole > 0 ? Math.min(100, Math.floor((part * 100) / whole)) : 0);
+/** The offset from UTC at this time, as `UTC+1` or `UTC+5:30`. */
+export function offset(when = new Date()): string {
+  const minutes = -when.getTimezoneOffset();
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return minutes === 0 ? 'UTC' : `UTC${minutes < 0 ? '−' : '+'}${hours}${rest ? `:${String(rest).padStart(2, '0')}` : ''}`;
+}
+/** The time zone that times are shown in: `Europe/Berlin (UTC+1)`. */
+export function zone(when = new Date()): string {
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return name === 'UTC' ? 'UTC' : `${name} (${offset(when)})`;
+}
+/** Hours of a day in UTC, such as `22:00-06:00`, in local time (`by` 1) or back (`by` -1). What are no hours stays as it is. */
+export function shifted(hours: string, by: 1 | -1, when = new Date()): string {
+  const moved = (_: string, h: string, m: string) => {
+    const minutes = (((Number(h) * 60 + Number(m) - by * when.getTimezoneOffset()) % 1440) + 1440) % 1440;
+    return `${String(Math.floor(minutes / 60)).padStart(2, '0')}:${String(minutes % 60).padStart(2, '0')}`;
+  };
+  return /^\s*([01]?\d|2[0-3]):[0-5]\d-([01]?\d|2[0-3]):[0-5]\d\s*$/.test(hours) ? hours.trim().replace(/(\d+):(\d+)/g, moved) : hours;
+}
+/** `14:05:31 UTC+1`, for where no head of a table states the zone. */
+export const clock = (text: string, now = new Date()): string => `${hour(text, now)} ${offset(new Date(text))}`;
 /** `14:05:31`, with the day where it is not today, and the year where it is not this one. */
-export function clock(text: string, now = new Date()): string {
+export function hour(text: string, now = new Date()): string {
   const when = new Date(text);
   const hours = when.toLocaleTimeString('en-GB');
   return when.toDateString() === now.toDateString() ? hours : `${when.toLocaleDateString('en-GB', { day: 'numeric', month: 'short', ...(when.getFullYear() === now.getFullYear() ? {} : { year: 'numeric' }) })} ${hours}`;

@@ -21,7 +21,7 @@ export class Resource<T> {
   /** Not reactive: an effect that asks for a list must not run again because the list has come. */
   private loaded = false;
   private users = 0;
-  private asking = false;
+  private running: Promise<void> | undefined;
   private due = 0;
   private heard: ((value: T) => void)[] = [];
 
@@ -42,9 +42,19 @@ export class Resource<T> {
   /** `then` hears every answer. */
   hear(then: (value: T) => void): void { this.heard.push(then); }
 
-  async refresh(): Promise<void> {
-    if (this.asking) return;
-    this.asking = true;
+  /** Asks for it, unless it is being asked for. */
+  refresh(): Promise<void> {
+    this.running ??= this.ask().finally(() => { this.running = undefined; });
+    return this.running;
+  }
+
+  /** Asks for it after a change: what was asked for before that may be as it was. */
+  async renew(): Promise<void> {
+    await this.running;
+    await this.refresh();
+  }
+
+  private async ask(): Promise<void> {
     try {
       const value = this.isList ? await this.pages() : await glance<T>(this.path);
       this.value = value;
@@ -54,7 +64,6 @@ export class Resource<T> {
       if (!(error instanceof Problem)) throw error;
       this.problem = error;
     } finally {
-      this.asking = false;
       // A long list is asked for less often.
       const long = Array.isArray(this.value) && this.value.length > 500 ? 5 : 1;
       this.due = seconds + this.everySeconds * Math.max(long, this.slower);
@@ -131,6 +140,6 @@ export class Single<T> {
 }
 
 /** After a change: what it may have moved is asked for at once. */
-export async function changed(...resources: { refresh(): Promise<void> }[]): Promise<void> {
-  await Promise.all(resources.map((resource) => resource.refresh()));
+export async function changed(...resources: { renew(): Promise<void> }[]): Promise<void> {
+  await Promise.all(resources.map((resource) => resource.renew()));
 }

@@ -69,6 +69,7 @@ export type SignInLink = Schemas['LinkReport'];
 export type NewToken = Schemas['NewTokenReport'];
 export type SecondFactor = Schemas['SecondFactorReport'];
 export type Web = Schemas['WebReport'];
+export type Setup = Schemas['SetupReport'];
 export type Alert = Schemas['AlertReport'];
 export type Silence = Schemas['SilenceReport'];
 export type Receiver = Schemas['ReceiverReport'];

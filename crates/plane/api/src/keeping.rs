@@ -1,6 +1,7 @@
 //! What HTTP adds to a change: it is made only where nothing has changed since (`If-Match`), and only once (`Idempotency-Key`); and what
 //! the audit wants to know of it: what was so before.
 
+mod author;
 mod replay;
 mod tag;
 
@@ -102,8 +103,7 @@ impl Keeping {
 
     /// Admits a change of what has one of these tags.
     async fn admit_as_seen(&self, row: &Row, question: &Question, wanted: &[String]) -> Result<(), Refusal> {
-        let look = row_of_path(&Method::GET, row.path).filter(|look| look.is_tagged);
-        let look = look.ok_or_else(|| {
+        let look = look_of(row).ok_or_else(|| {
             let message = format!("what {} {} changes has no tag", row.method, row.path);
             Refusal::new(code::CHANGED_SINCE, message, "ask without If-Match")
         })?;
@@ -112,8 +112,23 @@ impl Keeping {
         if wanted.iter().any(|wanted| wanted == "*" || wanted == tag) {
             return Ok(());
         }
-        let message = format!("it has changed since it was looked at: its tag is {tag} now");
+        let by = author::of_last_change(question, look.path).await.map(|by| format!(": {by}")).unwrap_or_default();
+        let message = format!("it has changed since it was looked at{by}");
         Err(Refusal::new(code::CHANGED_SINCE, message, "look at it again, and send what is still to be changed"))
+    }
+}
+
+/// The row whose answer has the tag of what `row` changes: the one at its path, or at the nearest one that its path lies below. `POST
+/// /disks/{name}/fail` changes the disk that `GET /disks/{name}` shows.
+pub fn look_of(row: &Row) -> Option<&'static Row> {
+    let mut path = row.path;
+    loop {
+        let look = row_of_path(&Method::GET, path).filter(|look| look.is_tagged);
+        if look.is_some() {
+            return look;
+        }
+        // Without a name there is nothing of which it could be a part.
+        path = path.rsplit_once('/').map(|(above, _)| above).filter(|above| above.contains('{'))?;
     }
 }
 

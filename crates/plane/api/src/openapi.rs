@@ -4,7 +4,8 @@ mod schemas;
 
 pub use schemas::{Schemas, Told};
 
-use crate::routes::{row_of_path, table};
+use crate::keeping::look_of;
+use crate::routes::table;
 use crate::row::{Row, SCHEMA, Taken};
 use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
@@ -182,7 +183,7 @@ fn has_tag(row: &Row) -> bool {
 
 /// True for a change of what has a tag.
 fn can_be_conditional(row: &Row) -> bool {
-    !row.looks() && row_of_path(&Method::GET, row.path).is_some_and(|look| look.is_tagged)
+    !row.looks() && look_of(row).is_some()
 }
 
 /// The refusals that can come of a row, by status.

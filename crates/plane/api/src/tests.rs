@@ -3,6 +3,7 @@
 mod documents;
 mod keeping;
 mod large;
+mod setup;
 mod verdict;
 
 use crate::{listen, serve};

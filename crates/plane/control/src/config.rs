@@ -21,6 +21,7 @@ mod document;
 pub(crate) mod export;
 mod makes;
 mod plan;
+mod setup;
 mod steps;
 
 pub use annex::{Annex, AnnexPlan, Pending, ReceiverEntry, UserEntry};
@@ -30,6 +31,7 @@ pub use document::{
     HostEntry, PoolEntry, PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
 pub use plan::{Plan, Step, StepKind, changes};
+pub use setup::SetupReport;
 
 #[cfg(test)]
 pub mod tests;

@@ -3,12 +3,14 @@
 mod chap;
 mod lists;
 mod presentations;
+mod setup;
 mod snapshots;
 
 pub use chap::{NewChap, SecretText, SetAuth, SetDiscovery};
 pub use chap::{from_hex, to_hex};
 pub use lists::{Events, SnapshotsOf};
 pub use presentations::{NewPresentation, Spread, Unpresent};
+pub use setup::{NewSetup, SetupDisk};
 pub use snapshots::{LockSnapshot, LockWish, NewSnapshots};
 
 use model::{

@@ -28,6 +28,9 @@ pub struct UpOptions {
     /// The file of the CHAP secret that the host must prove
     #[arg(long, value_name = "FILE", requires = "initiators")]
     pub chap_secret_file: Option<PathBuf>,
+    /// Make the pool although disks are not empty: what they hold is overwritten
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     pub disruption: super::DisruptionOption,
 }

@@ -360,7 +360,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "pools",
             &["pool", "list"],
-            "fenced groups id imported_read_only log name next_scrub policy read_only scrub size spares state used volumes weak_enclosures",
+            "fenced groups id imported_read_only log name next_scrub policy read_only scrub size space spares state used volumes weak_enclosures",
         ),
         (
             "pool",
@@ -370,7 +370,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "volumes",
             &["volume", "list"],
-            "backend block_bytes cache copy counters id name policy reservation sanitize size space state",
+            "backend block_bytes cache copy counters id name policy reservation sanitize size space state why",
         ),
         ("snapshots", &["snapshot", "list"], "cloned created frees id lock mapped name set size state"),
         (
@@ -389,7 +389,7 @@ fn json_has_stable_keys_and_integer_bytes() {
             &["session", "list"],
             "address authentication chap_user commands connected_seconds connections data_digest header_digest host id initiator isid kind luns mutual negotiated portal read_bytes reservations target written_bytes",
         ),
-        ("portals", &["portal", "list"], "address drained role sessions state tag weight"),
+        ("portals", &["portal", "list"], "address also_ipv4 drained role sessions state tag weight"),
         ("isns", &["isns", "show"], "entity portals server state targets"),
         ("portal_groups", &["portal", "groups"], "access portals preferred sessions tag"),
         (

@@ -19,7 +19,7 @@ const ASKED_FOR: &str = "it was imported with --read-only";
 /// The pool `tank` of two disks in the folder `disks`, with `tank/v` in it, which a host has written to.
 fn furnish(dir: &Path) {
     for disk in DISKS {
-        good(dir, &format!("disk add --name {disk} --create 64MiB disks/{disk}.img"));
+        good(dir, &format!("disk add --name {disk} --create 128MiB disks/{disk}.img"));
     }
     good(dir, "pool create tank --level raid1 d0 d1");
     good(dir, "volume create tank/v 8MiB --thin");

@@ -1,9 +1,11 @@
 //! The array as one document.
 
+use super::disks::admit_path;
 use crate::annex::Beside;
 use crate::row::{Behind, Body, Named, Row, Who, act, get};
 use control::Control;
 use control::config::{ApplyConfig, DOCUMENT_BYTES_MAX, Plan, RestoreConfig};
+use control::request::NewSetup;
 use model::{ConfigVersion, Role};
 use std::sync::Arc;
 
@@ -38,6 +40,20 @@ pub fn rows() -> Vec<Row> {
         )
         .up_to(DOCUMENT_BYTES_MAX)
         .only(Role::Admin),
+        act(
+            "/setup",
+            "applied",
+            "There are a pool of these disks, this volume and this host, which sees the volume; or nothing has changed",
+            |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<NewSetup>| async move {
+                for disk in &asked.disks {
+                    if c.disk_report(&disk.name).await.is_ok_and(|known| known.path == disk.path) {
+                        continue;
+                    }
+                    admit_path(&c, &caller, &disk.path).await?;
+                }
+                c.set_up(asked, &Beside::of(&door, caller)).await
+            },
+        ),
         get("/config/versions", "configs", "Who saw what before, the present first", |c: C| async move {
             c.past_configs().await
         }),

@@ -101,6 +101,18 @@ impl Question {
         &self.headers
     }
 
+    /// The name in its path; empty where there is none.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What stands behind the gate that it has passed.
+    #[must_use]
+    pub fn door(&self) -> Option<Arc<Door>> {
+        self.extensions.get().cloned()
+    }
+
     /// What tells it from another request of any row.
     #[must_use]
     pub fn fingerprint(&self, row: &Row) -> [u8; 32] {

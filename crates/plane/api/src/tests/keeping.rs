@@ -54,6 +54,12 @@ async fn change_of_what_was_not_seen_is_refused_and_changes_nothing() {
     assert_ne!(changed, seen);
     let (status, _, body) = served.with(Method::PATCH, "/hosts/web", ("if-match", &seen), change("web3")).await;
     assert_eq!((status, &body["code"]), (StatusCode::PRECONDITION_FAILED, &json!("BY-1207")), "{body}");
+    let said = body["message"].as_str().expect("a sentence");
+    assert!(
+        said.starts_with("it has changed since it was looked at: ") && said.contains(" made the latest change "),
+        "{said}"
+    );
+    assert!(said.contains("(audit record "), "{said}");
     assert_eq!(
         served.with(Method::DELETE, "/hosts/web", ("if-match", &seen), Value::Null).await.0,
         StatusCode::PRECONDITION_FAILED
@@ -85,7 +91,14 @@ async fn tag_stays_while_only_counters_move() {
     assert_eq!(served.tag("/pools/tank").await, pool, "a volume takes space, and nothing of the pool is set");
     let settings = json!({"settings": {"rebuild": "fast"}});
     assert_eq!(served.with(Method::PATCH, "/pools/tank", ("if-match", &pool), settings).await.0, StatusCode::OK);
-    assert_ne!(served.tag("/pools/tank").await, pool);
+    let changed = served.tag("/pools/tank").await;
+    assert_ne!(changed, pool);
+    // What lies below the path of the pool changes the pool.
+    let pause = "/pools/tank/pause";
+    let (status, _, body) = served.with(Method::POST, pause, ("if-match", &pool), json!({})).await;
+    assert_eq!((status, &body["code"]), (StatusCode::PRECONDITION_FAILED, &json!("BY-1207")), "{body}");
+    assert_eq!(served.tag("/pools/tank").await, changed, "nothing was changed");
+    assert_eq!(served.with(Method::POST, pause, ("if-match", &changed), json!({})).await.0, StatusCode::OK);
     for path in [
         "/disks/d0",
         "/volumes/tank%2Fvm1",

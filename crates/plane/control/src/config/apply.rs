@@ -45,6 +45,9 @@ pub struct ApplyConfig {
     /// True when LUNs that the document states may be other volumes than hosts knew under them.
     #[serde(default)]
     pub reuse_luns: bool,
+    /// Add disks and make pools of them although they are not empty: what they hold is overwritten.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Go back to an earlier configuration.
@@ -101,7 +104,7 @@ impl Control {
         let _alone = self.applying.lock().await;
         let (Plan { steps, losses, fingerprint: present, .. }, makes) = self.plan_makes(&request, annex).await?;
         let consent = consent(request.allow_disruption, request.reuse_luns);
-        let ApplyConfig { document, prune, fingerprint, initiators, within, .. } = request;
+        let ApplyConfig { document, prune, fingerprint, initiators, within, force, .. } = request;
         if fingerprint.is_some_and(|wanted| wanted != present) {
             let message = "the array was changed since this was planned";
             return Err(Refusal::new(code::CHANGED_MEANWHILE, message, "look at blockyard diff again, and apply then"));
@@ -116,8 +119,8 @@ impl Control {
         let awaited = self.awaited(&initiators).await?;
         let mut made = Vec::new();
         let mut pending = None;
-        if let Err(refusal) = self.carry_out(&document, makes, (prune, consent), annex, (&mut made, &mut pending)).await
-        {
+        let how = (prune, force, consent);
+        if let Err(refusal) = self.carry_out(&document, makes, how, annex, (&mut made, &mut pending)).await {
             return Err(self.take_back(made, pending, &before, refusal).await);
         }
         if let Err(refusal) = self.are_back(&awaited, within).await {
@@ -136,19 +139,18 @@ impl Control {
         &self,
         document: &Document,
         makes: Makes,
-        (prune, consent): (bool, Consent),
+        (prune, force, consent): (bool, bool, Consent),
         annex: &dyn Annex,
         (made, pending): (&mut Vec<Made>, &mut Option<Box<dyn Pending>>),
     ) -> Result<(), Refusal> {
         for name in makes.disks {
             let path = document.disk[&name].path.clone();
-            self.add_disk(NewDisk { path, name: Some(name.clone()), create: None, force: false }).await?;
+            self.add_disk(NewDisk { path, name: Some(name.clone()), create: None, force }).await?;
             made.push(Made::Disk(name));
         }
         for name in makes.pools {
             let groups = document.pool[&name].groups.clone();
-            self.create_pool(NewPool { name: name.clone(), groups, force: false, spares: Vec::new(), spread: false })
-                .await?;
+            self.create_pool(NewPool { name: name.clone(), groups, force, spares: Vec::new(), spread: false }).await?;
             made.push(Made::Pool(name));
         }
         for name in makes.spares {

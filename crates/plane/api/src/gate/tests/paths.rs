@@ -17,6 +17,10 @@ async fn path_that_is_not_offered_takes_an_admin() {
         ("/api/v1/disks", json!({ "path": path })),
         ("/api/v1/disks", json!({ "path": "/dev/shm/none" })),
         ("/api/v1/disks", json!({ "path": made, "create": "64MiB" })),
+        (
+            "/api/v1/setup",
+            json!({ "volume": "tank/v", "size": "8MiB", "disks": [{ "name": "d0", "path": path }], "host": "h", "initiators": ["iqn.2001-04.com.example:h"] }),
+        ),
         ("/api/v1/volumes", json!({ "name": "loose", "backend": { "kind": "file", "path": path } })),
         ("/api/v1/volumes", json!({ "name": "loose", "size": "1MiB", "backend": { "kind": "file", "path": made } })),
     ];

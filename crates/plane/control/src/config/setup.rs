@@ -1,0 +1,123 @@
+//! From disks to a volume that a host uses: a small document, applied like any other, whole or not at all.
+//!
+//! `blockyard up` and the first-run form of the console send it. It adds and presents; it never changes what is there, but for a volume
+//! that grows to its size where it need not be new.
+
+use super::{
+    Annex, Applied, ApplyConfig, ChapEntry, DiskEntry, Document, HostEntry, PoolEntry, PresentEntry, Step, VolumeEntry,
+};
+use crate::request::{NewGroup, NewSetup};
+use crate::{Control, PresentationReport};
+use model::{Iqn, Level, Name, Refusal, VolumeName, code};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What was done, and how the host reaches the volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetupReport {
+    /// The steps, in order; empty when everything was so already.
+    pub steps: Vec<Step>,
+    /// The volume as the host sees it; none where that was undone in the meantime.
+    pub presentation: Option<PresentationReport>,
+}
+
+impl Control {
+    /// There is a pool of these disks with this volume, which is presented to this host. When a part is refused, what was made is taken
+    /// back.
+    ///
+    /// *Errors*: a part is refused, or a name is taken that must be new.
+    pub async fn set_up(&self, asked: NewSetup, annex: &dyn Annex) -> Result<SetupReport, Refusal> {
+        let is_known = self.admit_setup_host(&asked)?;
+        self.admit_setup_names(&asked).await?;
+        let (volume, host) = (asked.volume.clone(), asked.host.clone());
+        let (force, allow_disruption) = (asked.force, asked.allow_disruption);
+        let document = document(asked, is_known)?;
+        let request = ApplyConfig { document, force, allow_disruption, ..ApplyConfig::default() };
+        let Applied { steps } = self.apply(request, annex).await?;
+        let presentation = self.presentations().into_iter().find(|seen| seen.volume == volume && seen.host == host);
+        Ok(SetupReport { steps, presentation })
+    }
+
+    /// True for a host that is there and stays as it is.
+    fn admit_setup_host(&self, asked: &NewSetup) -> Result<bool, Refusal> {
+        let name = &asked.host;
+        let state = self.state();
+        let known = state.hosts.get(name);
+        if known.is_none() && asked.initiators.is_empty() {
+            let hint = "name its initiators, and it is added";
+            return Err(Refusal::new(code::HOST_UNKNOWN, format!("there is no host {name}"), hint));
+        }
+        let Some(known) = known else { return Ok(false) };
+        if asked.must_be_new && !asked.initiators.is_empty() {
+            return Err(taken(format!("host {name} is there already"), "choose another name, or present to that host"));
+        }
+        let is_new = |iqn: &&Iqn| !known.initiators.contains(iqn);
+        let Some(new) = asked.initiators.iter().find(is_new) else { return Ok(true) };
+        let hint = "add it with blockyard host change --add-initiator, or call this one otherwise with --host";
+        Err(taken(format!("host {name} is there already, without initiator {new}"), hint))
+    }
+
+    /// Disks are for a pool that is new; and the volume is new, where it must be.
+    async fn admit_setup_names(&self, asked: &NewSetup) -> Result<(), Refusal> {
+        let (volume, pool) = (&asked.volume, asked.volume.pool());
+        if pool.is_none() && !asked.disks.is_empty() {
+            let hint = "call it POOL/VOLUME, such as tank/vm1";
+            return Err(Refusal::new(code::NAME_INVALID, format!("volume {volume} names no pool for its disks"), hint));
+        }
+        let pools = self.pools().await?;
+        if let Some(there) = pools.iter().find(|known| !asked.disks.is_empty() && Some(&known.name) == pool) {
+            let hint = "leave out the disks, or give it more with blockyard pool add-group";
+            return Err(taken(format!("pool {} is there already", there.name), hint));
+        }
+        if asked.must_be_new && self.volumes().await?.iter().any(|known| known.name == *volume) {
+            return Err(taken(format!("volume {volume} is there already"), "choose another name"));
+        }
+        Ok(())
+    }
+}
+
+fn taken(message: String, hint: &str) -> Refusal {
+    Refusal::new(code::NAME_TAKEN, message, hint)
+}
+
+/// The document that says it.
+fn document(asked: NewSetup, is_known: bool) -> Result<Document, Refusal> {
+    let NewSetup { volume, size, provision, disks, level, host, initiators, chap, .. } = asked;
+    let mut document = Document { schema: super::document::FORM, ..Document::default() };
+    if let Some(pool) = pool_of(&volume, disks.is_empty()) {
+        let names = disks.iter().map(|disk| disk.name.clone()).collect();
+        let level = level.unwrap_or_else(|| usual_level(disks.len()));
+        let group = NewGroup { level, chunk: None, no_integrity: false, member_size: None, disks: names };
+        let entry = PoolEntry { groups: vec![group], settings: BTreeMap::new(), read_only: None };
+        document.pool.insert(pool, entry);
+        for disk in disks {
+            if document.disk.insert(disk.name.clone(), DiskEntry { path: disk.path, spare: None }).is_some() {
+                let message = format!("disk {} is named twice", disk.name);
+                return Err(Refusal::new(code::REQUEST_INVALID, message, "name each disk once"));
+            }
+        }
+    }
+    document.volume.insert(volume.clone(), VolumeEntry { size: Some(size), provision, ..VolumeEntry::default() });
+    if !is_known {
+        let chap =
+            chap.map(|chap| ChapEntry { user: chap.user, secret: chap.secret, secret_file: None, demand: chap.demand });
+        document.host.insert(host.clone(), HostEntry { initiators, chap, ..HostEntry::default() });
+    }
+    document.present.push(PresentEntry { volume, host, target: None, lun: None, groups: Vec::new(), read_only: false });
+    Ok(document)
+}
+
+fn pool_of(volume: &VolumeName, is_there: bool) -> Option<Name> {
+    volume.pool().filter(|_| !is_there).cloned()
+}
+
+/// The level that bears the loss of as many disks as so few can.
+const fn usual_level(disks: usize) -> Level {
+    match disks {
+        0 | 1 => Level::Raid0,
+        2 => Level::Raid1,
+        3 => Level::Raid5,
+        _ => Level::Raid6,
+    }
+}
