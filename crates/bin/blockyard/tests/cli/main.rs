@@ -365,7 +365,7 @@ fn json_has_stable_keys_and_integer_bytes() {
         (
             "pool",
             &["pool", "show", "tank"],
-            "fenced groups id imported_read_only log name next_scrub policy read_only scrub size spares state used volumes weak_enclosures",
+            "fenced groups id imported_read_only log name next_scrub policy read_only scrub size space spares state used volumes weak_enclosures",
         ),
         (
             "volumes",
