@@ -372,7 +372,7 @@ await test('an exported pool is imported read-only and for writing; lost map and
   await dialog.getByLabel('Type dent to accept the loss').fill('dent');
   await accept.click();
   await dialog.waitFor({ state: 'detached' });
-  await page.unroute(isList); await page.unroute(isNote);
+  await page.unrouteAll();
   same(bodies.map((body) => body.accept_log_loss).join(), 'false,true', 'the loss is accepted only once it is confirmed');
   await until('its volume serves again', () => cli('volume', 'list').find((one) => one.name === 'dent/v')?.state === 'online', 10);
   for (const path of ['volumes/dent/v', 'hosts/dent', 'pools/dent', 'disks/m0', 'disks/m1']) {
@@ -717,7 +717,7 @@ await test('what is wrong is an alert, which is silenced and told again; somebod
   await page.getByRole('button', { name: /^Acknowledge alert 900/ }).click();
   await page.getByText(lost.sentence).waitFor({ state: 'detached' });
   same(noted, 1, 'it is asked once');
-  await page.unrouteAll();
+  await page.unroute(isList); await page.unroute(isNote);
   cli('disk', 'replace', 'e0', 'spare');
   await until('it is over', () => !cli('alert', 'active').some((one) => one.subject.name === 'tank'), 90);
   await page.getByRole('link', { name: 'Replace disk e0' }).waitFor({ state: 'detached' });
