@@ -27,7 +27,8 @@ pub enum LockWish {
     /// Not before this time.
     Until(Timestamp),
     /// Not for so long, by the array's clock: that of who asks may be another.
-    For(Span),
+    // The description has no example here: one of a single form would be taken for one of the whole.
+    For(#[schemars(with = "String", extend("pattern" = "^ *[0-9]{1,6} *(w|d|h|min|m|s) *$"))] Span),
     /// Never.
     ForEver,
 }
