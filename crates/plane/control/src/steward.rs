@@ -3,8 +3,8 @@
 use crate::verdict::of_stalled;
 use crate::{Control, Wanted};
 use model::{
-    DiskName, Event, EventCode, Name, Order, PoolState, Problem, Raised, Refusal, Report, Subject, SubjectKind,
-    Timestamp, code, event,
+    DiskName, Event, EventCode, Name, Order, PoolReport, PoolState, Problem, Raised, Refusal, Report, Subject,
+    SubjectKind, Timestamp, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,15 +84,16 @@ impl Control {
         }
         seen.looked = Some(Instant::now());
         self.note_replaced(&mut seen.replaced);
-        self.note_pool_states(&mut seen.pools).await?;
-        self.note_stalled(&mut seen.stalled).await?;
+        let pools = self.pools().await?;
+        self.note_pool_states(&pools, &mut seen.pools);
+        self.note_stalled(&pools, &mut seen.stalled).await?;
         if self.store.serves_older() {
             // An older version may call a disk a spare that holds data since.
             return self.note_refused().await;
         }
         self.keep_copies(&mut seen.copied).await;
         self.place_spares(&mut seen.vigil).await?;
-        self.note_pool_states(&mut seen.pools).await?;
+        self.note_pool_states(&self.pools().await?, &mut seen.pools);
         let scrubs = self.see_to_scrubs(now()).await;
         scrubs.and(self.note_refused().await)
     }
@@ -138,9 +139,9 @@ impl Control {
     }
 
     /// A disk that does not answer, and one that does so again, is an event.
-    async fn note_stalled(&self, seen: &mut BTreeSet<DiskName>) -> Result<(), Refusal> {
-        let (disks, pools) = (self.disks().await?, self.pools().await?);
-        let stalled = disks.iter().filter_map(|disk| Some((disk.name.clone()?, of_stalled(disk, &pools)?)));
+    async fn note_stalled(&self, pools: &[PoolReport], seen: &mut BTreeSet<DiskName>) -> Result<(), Refusal> {
+        let disks = self.disks().await?;
+        let stalled = disks.iter().filter_map(|disk| Some((disk.name.clone()?, of_stalled(disk, pools)?)));
         let stalled: BTreeMap<DiskName, Problem> = stalled.collect();
         for (name, problem) in stalled.iter().filter(|(name, _)| !seen.contains(*name)) {
             let sentence = format!("disk {name} does not answer: {}", problem.meaning);
@@ -154,9 +155,8 @@ impl Control {
     }
 
     /// A pool that is better or worse than at the last look is an event.
-    async fn note_pool_states(&self, seen: &mut BTreeMap<Name, PoolState>) -> Result<(), Refusal> {
-        let pools = self.pools().await?;
-        for pool in &pools {
+    fn note_pool_states(&self, pools: &[PoolReport], seen: &mut BTreeMap<Name, PoolState>) {
+        for pool in pools {
             let before = seen.insert(pool.name.clone(), pool.state);
             if before == Some(pool.state) {
                 continue;
@@ -183,7 +183,6 @@ impl Control {
             self.raise(code, Subject::pool(name), sentence);
         }
         seen.retain(|name, _| pools.iter().any(|pool| pool.name == *name));
-        Ok(())
     }
 }
 

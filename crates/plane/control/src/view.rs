@@ -227,22 +227,14 @@ impl Control {
         Ok(volumes)
     }
 
-    /// The volumes that do not serve: those whose file was not found, and those of open pools that are held back.
-    pub(crate) async fn volumes_away(&self) -> Result<Vec<VolumeReport>, Refusal> {
-        let mut away = self.lost_volumes().await?;
+    /// The volumes that do not serve: those whose file was not found, and those of open pools that are held back. `open` are the names
+    /// of all that the data plane knows, sorted.
+    pub(crate) async fn volumes_away(&self, open: &[VolumeName]) -> Result<Vec<VolumeReport>, Refusal> {
+        let state = self.state();
+        let lost = state.volumes.iter().filter(|(name, _)| open.binary_search(name).is_err());
+        let mut away: Vec<VolumeReport> = lost.map(lost_volume).collect();
         away.extend(self.engine.volumes(Order::HeldVolumes).await?);
         Ok(away)
-    }
-
-    /// Volumes without a pool whose file was not found.
-    pub(crate) async fn lost_volumes(&self) -> Result<Vec<VolumeReport>, Refusal> {
-        let state = self.state();
-        if state.volumes.is_empty() {
-            return Ok(Vec::new());
-        }
-        let open = self.engine.volume_names(Order::VolumeNames).await?;
-        let lost = state.volumes.iter().filter(|(name, _)| open.binary_search(name).is_err());
-        Ok(lost.map(lost_volume).collect())
     }
 
     /// One disk. *Errors*: there is none of this name.

@@ -21,6 +21,16 @@ fn started(dir: &Path) -> Daemon {
     daemon
 }
 
+/// As [`started`], with pool `tank`, a mirror of disks `d0` and `d1`.
+fn mirrored(dir: &Path) -> Daemon {
+    let daemon = started(dir);
+    for disk in ["d0", "d1"] {
+        good(dir, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
+    }
+    good(dir, "pool create tank --level raid1 d0 d1");
+    daemon
+}
+
 /// How often the repair of a catalog on disk `d0` was told, with these words.
 fn told(dir: &Path, what: &str) -> usize {
     let events = good(dir, "event list");
@@ -32,11 +42,7 @@ fn told(dir: &Path, what: &str) -> usize {
 fn one_damaged_copy_of_the_catalog_is_written_again_with_an_event() {
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
-    let mut daemon = started(dir);
-    for disk in ["d0", "d1"] {
-        good(dir, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
-    }
-    good(dir, "pool create tank --level raid1 d0 d1");
+    let mut daemon = mirrored(dir);
     for slot in [0, 1] {
         // While nobody has the pool: found when it is opened.
         assert!(end(&mut daemon, Signal::TERM).success());
@@ -58,11 +64,7 @@ fn one_damaged_copy_of_the_catalog_is_written_again_with_an_event() {
 fn damaged_mark_of_the_owner_is_written_again_with_an_event() {
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
-    let mut daemon = started(dir);
-    for disk in ["d0", "d1"] {
-        good(dir, &format!("disk add --name {disk} --create 64MiB {disk}.img"));
-    }
-    good(dir, "pool create tank --level raid1 d0 d1");
+    let mut daemon = mirrored(dir);
     // All four places of one disk, until the owner has written to it and looked again: that is two beats of two seconds.
     let disk = File::options().write(true).open(dir.join("d0.img")).expect("it is there");
     let sentence = "disk d0 of pool tank: its owner's mark was damaged and was written again.";

@@ -87,8 +87,8 @@ pub(super) struct Snapshot {
 impl Control {
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Refusal> {
         let (disks, pools) = (self.disks().await?, self.pools().await?);
-        let away = self.volumes_away().await?;
         let open = self.engine.volume_names(Order::VolumeNames).await?;
+        let away = self.volumes_away(&open).await?;
         let is_open = |name: &VolumeName| open.binary_search(name).is_ok();
         let volumes = open.len() + away.iter().filter(|volume| !is_open(&volume.name)).count();
         let is_there = |event: &Event| {

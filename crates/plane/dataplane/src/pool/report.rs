@@ -67,7 +67,7 @@ impl<W: World> OpenPool<W> {
                 .unwrap_or(PoolState::Failed),
             size: Size::new(space.bytes),
             used: Size::new(space.bytes - space.free_bytes),
-            space: self.space_state(),
+            space: self.space_state(space),
             volumes: u32::try_from(space.volumes).unwrap_or(u32::MAX),
             groups,
             log,

@@ -12,7 +12,7 @@ use shard::World;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-use volume::{FamilyStatus, Provisioning, SpaceEvent, ThinStatus, Thresholds, Uuid};
+use volume::{FamilyStatus, PoolSpace, SpaceEvent, ThinStatus, Thresholds, Uuid};
 
 /// What belongs to the space of one pool.
 #[derive(Default)]
@@ -85,12 +85,11 @@ impl<W: World> OpenPool<W> {
     }
 
     /// Whether volumes that take space as they are written still find some.
-    pub(super) fn space_state(&self) -> SpaceState {
+    pub(super) fn space_state(&self, space: PoolSpace) -> SpaceState {
         let SpacePolicy { soft, hard } = self.care.space.policy.get();
-        let space = self.pool.space();
         let used = u128::from(space.bytes - space.free_bytes) * 100;
         let is_above = |percent: u8| percent > 0 && used >= u128::from(space.bytes) * u128::from(percent);
-        if !self.takes_space_later() {
+        if !space.is_taken_later {
             return SpaceState::Enough;
         }
         match (is_above(soft), is_above(hard)) {
@@ -99,13 +98,6 @@ impl<W: World> OpenPool<W> {
             (true, false) => SpaceState::Low,
             (false, false) => SpaceState::Enough,
         }
-    }
-
-    /// True when the pool has a volume that takes space as it is written: a thin one, or one with a snapshot.
-    fn takes_space_later(&self) -> bool {
-        let status = self.pool.status();
-        let mut volumes = status.families.iter().flat_map(|family| &family.volumes);
-        volumes.any(|volume| volume.provisioning == Provisioning::Thin || !volume.snapshots.is_empty())
     }
 
     fn thin_units(&self) -> Vec<Rc<Unit<W>>> {
