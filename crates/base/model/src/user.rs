@@ -106,20 +106,22 @@ pub struct NewTokenReport {
     pub secret: String,
 }
 
-/// What a token is for: `destroy`, or a noun such as `volumes`.
+/// What a token is for: `destroy`, `access`, or a noun of the API such as `volumes`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(extend("pattern" = "^[a-z-]{1,32}$"))]
 pub struct Scope(String);
 
-/// The scope of what destroys data.
-const DESTROY: &str = "destroy";
-
 impl Scope {
-    /// True for the scope of what destroys data.
+    /// The scope of requests that destroy data.
+    pub const DESTROY: &str = "destroy";
+    /// The scope of requests that decide who may use the array: users, passwords, roles, login links, tokens and logins.
+    pub const ACCESS: &str = "access";
+
+    /// True for a scope that permits more, where a noun limits the token to itself.
     #[must_use]
-    pub fn is_destroy(&self) -> bool {
-        self.0 == DESTROY
+    pub fn permits_more(&self) -> bool {
+        [Self::DESTROY, Self::ACCESS].contains(&self.as_str())
     }
 
     /// The word itself.
@@ -143,7 +145,7 @@ impl FromStr for Scope {
             return Ok(Self(text.to_owned()));
         }
         let message = format!("{} is not a scope", quoted(text));
-        Err(Refusal::new(code::REQUEST_INVALID, message, "write destroy, or a noun of the API such as volumes"))
+        Err(Refusal::new(code::REQUEST_INVALID, message, "write destroy, access, or a noun of the API such as volumes"))
     }
 }
 

@@ -4,7 +4,7 @@ use crate::gate::{Caller, Door};
 use crate::people::People;
 use alert::Alerts;
 use control::config::{Annex, AnnexPlan, Document, Pending};
-use model::{Refusal, Role, code};
+use model::{Refusal, Role, Scope, code};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
@@ -77,6 +77,11 @@ impl Annex for Beside {
 
     fn commit(&self, document: &Document, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
         self.admit(document)?;
+        if document.user.is_some() && !self.caller.may_give_access("users") {
+            let message = format!("the document names users, and {} has no scope {}", self.caller.name, Scope::ACCESS);
+            let hint = format!("leave [user] out, or create a token with --scope {}", Scope::ACCESS);
+            return Err(Refusal::new(code::FORBIDDEN, message, hint));
+        }
         let users = document.user.as_ref().map(|section| self.people.commit(section, prune)).transpose()?;
         let receivers = document.receiver.as_ref().map(|section| self.alerts.commit(section, prune)).transpose();
         match receivers {

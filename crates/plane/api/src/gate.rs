@@ -5,6 +5,7 @@
 //! the table takes is the row's to say ([`Row::role`], [`Row::is_open`]).
 
 mod rates;
+pub mod scopes;
 
 use crate::Problem;
 use crate::audit::{Answered, Audit, Entry, Forward};
@@ -130,7 +131,7 @@ impl Door {
             Err(refusal) => return self.refuse(Refused { refusal, caller }, entry(&Bytes::new())).await,
         };
         if let (Some(known), Some(row)) = (&caller, row)
-            && let Err(refusal) = admit_scopes(known, row, parts.uri.query().unwrap_or(""), &body)
+            && let Err(refusal) = scopes::admit(known, row, &parts.uri, &body)
         {
             let entry = entry(&body).map(|entry| entry.not_understood(body.len()));
             return self.refuse(Refused { refusal, caller }, entry).await;
@@ -313,13 +314,22 @@ impl Caller {
         }
     }
 
-    /// True when it may do what takes this role, of this noun.
+    /// True when its role is at least `role` and, for a token, its scopes cover `noun`.
     pub fn may(&self, role: Role, noun: &str) -> bool {
-        let is_for = |scopes: &[Scope]| {
-            let mut nouns = scopes.iter().filter(|scope| !scope.is_destroy()).peekable();
-            nouns.peek().is_none() || nouns.any(|scope| scope.as_str() == noun)
-        };
-        self.role >= role && !matches!(&self.known, Known::Token { scopes, .. } if !is_for(scopes))
+        self.role >= role && self.scopes().is_none_or(|scopes| scopes::cover(scopes, noun))
+    }
+
+    /// True when it may decide who uses the array: an admin, and for a token one with the scope `access` that covers `noun`.
+    pub fn may_give_access(&self, noun: &str) -> bool {
+        self.may(Role::Admin, noun) && self.scopes().is_none_or(|scopes| scopes::has(scopes, Scope::ACCESS))
+    }
+
+    /// The scopes of a token; none for a login and at the socket, which have no such limit.
+    fn scopes(&self) -> Option<&[Scope]> {
+        match &self.known {
+            Known::Token { scopes, .. } => Some(scopes),
+            _ => None,
+        }
     }
 
     /// Its login.
@@ -366,39 +376,6 @@ impl std::fmt::Display for Caller {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.name)
     }
-}
-
-/// What destroys data, beside whatever is forced.
-const DESTROYS: [(&Method, &str); 7] = [
-    (&Method::DELETE, "/pools/{name}"),
-    (&Method::DELETE, "/volumes/{*name}"),
-    (&Method::DELETE, "/snapshots/{*name}"),
-    (&Method::DELETE, "/disks/{name}"),
-    (&Method::DELETE, "/reservations/{*name}"),
-    (&Method::POST, "/rollbacks"),
-    (&Method::POST, "/disks/{name}/fail"),
-];
-
-/// Admits what a token is for.
-fn admit_scopes(caller: &Caller, row: &Row, query: &str, body: &Bytes) -> Result<(), Refusal> {
-    let Known::Token { scopes, .. } = &caller.known else { return Ok(()) };
-    let noun = row.path.trim_start_matches('/').split('/').next().unwrap_or("");
-    if !caller.may(Role::Viewer, noun) {
-        let message = format!("{} is not for {noun}", caller.name);
-        return Err(Refusal::new(code::FORBIDDEN, message, format!("make one with --scope {noun}")));
-    }
-    let forced = || {
-        let said =
-            |value: &serde_json::Value| ["force", "confirmed"].iter().any(|key| value.get(key) == Some(&true.into()));
-        let asked = query.split('&').any(|pair| matches!(pair, "force=true" | "confirmed=true"));
-        asked || serde_json::from_slice::<serde_json::Value>(body).is_ok_and(|body| said(&body))
-    };
-    let destroys = DESTROYS.contains(&(&row.method, row.path)) || !row.looks() && forced();
-    if destroys && !scopes.iter().any(Scope::is_destroy) {
-        let message = format!("this can destroy data, and {} is not for that", caller.name);
-        return Err(Refusal::new(code::FORBIDDEN, message, "make one with --scope destroy"));
-    }
-    Ok(())
 }
 
 /// Admits what comes from our own pages. Programs say no origin; browsers do, with everything that changes something.

@@ -91,6 +91,7 @@ fn operation(row: &Row, schemas: &mut Schemas) -> Value {
         "summary": row.summary,
         "tags": [tag(row)],
         "x-role": row.role,
+        "x-scope": row.scope,
         "parameters": parameters(row, &taken),
         "responses": responses,
     });

@@ -16,7 +16,7 @@ use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use control::Control;
-use model::{Refusal, Role, code};
+use model::{Refusal, Role, Scope, code};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -44,6 +44,10 @@ pub struct Row {
     pub path: &'static str,
     /// The least that whoever asks must be.
     pub role: Role,
+    /// The scope that a token needs for it whatever its nouns are; none for most.
+    pub scope: Option<&'static str>,
+    /// True where consent in the request (`force`, `prune`) is for a later call: this one changes nothing.
+    pub only_plans: bool,
     /// True for what nobody has proven anything for: logging in.
     open: bool,
     /// The key of the answer beside `schema`; empty where the answer has none.
@@ -73,6 +77,24 @@ impl Row {
     /// Only somebody with this role, or more, may ask it.
     pub(crate) fn only(mut self, role: Role) -> Self {
         self.role = role;
+        self
+    }
+
+    /// It destroys data: a token needs [`Scope::DESTROY`].
+    pub(crate) fn destroys(mut self) -> Self {
+        self.scope = Some(Scope::DESTROY);
+        self
+    }
+
+    /// It decides who may use the array: a token needs [`Scope::ACCESS`].
+    pub(crate) fn gives_access(mut self) -> Self {
+        self.scope = Some(Scope::ACCESS);
+        self
+    }
+
+    /// It changes nothing, whatever the request consents to.
+    pub(crate) fn only_plans(mut self) -> Self {
+        self.only_plans = true;
         self
     }
 
@@ -404,11 +426,14 @@ fn row(
 ) -> Row {
     let media = "application/json";
     let (role, open, is_tagged, is_secret, run) = (Role::Viewer, false, false, false, Box::new(run));
+    let (scope, only_plans) = (None, false);
     let (reads_host_data, while_held, request_bytes_max) = (false, false, REQUEST_BYTES_MAX);
     Row {
         method,
         path,
         role,
+        scope,
+        only_plans,
         open,
         noun,
         summary,

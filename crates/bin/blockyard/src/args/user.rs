@@ -76,7 +76,8 @@ Example:
 pub enum TokenCommand {
     /// Make a token, and print it this once
     #[command(
-        after_help = "A token may what its role may, but for what destroys data: that takes --scope destroy. With other scopes it is for these nouns alone.
+        after_help = "A token has the permissions of its role, with two exceptions: to destroy data it needs --scope destroy, and to manage users, passwords,
+login links, logins and tokens it needs --scope access. Any other scope is a noun of the API and limits the token to it.
 
 Example:
   blockyard token create backup --role operator --scope snapshots --for 30d
@@ -88,7 +89,7 @@ Example:
         /// What it may do: viewer, operator or admin
         #[arg(long, value_name = "ROLE")]
         role: Role,
-        /// What it is for: destroy, or a noun such as volumes; may be repeated
+        /// Scope: destroy, access, or a noun of the API such as volumes; may be repeated [default: all nouns]
         #[arg(long = "scope", value_name = "SCOPE")]
         scopes: Vec<Scope>,
         /// How long it is good [default: 90d]

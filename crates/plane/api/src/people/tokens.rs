@@ -44,8 +44,8 @@ impl People {
             let message = format!("a token of role {role} may more than its maker, who is {most}");
             return Err(Refusal::new(code::ROLE_TOO_HIGH, message, format!("ask for {most} or less")));
         }
-        if let Some(scope) = scopes.iter().find(|scope| !scope.is_destroy() && !nouns.contains(&scope.as_str())) {
-            let hint = format!("write destroy, or one of {}", nouns.join(", "));
+        if let Some(scope) = scopes.iter().find(|scope| !scope.permits_more() && !nouns.contains(&scope.as_str())) {
+            let hint = format!("write {}, {}, or one of {}", Scope::DESTROY, Scope::ACCESS, nouns.join(", "));
             return Err(Refusal::new(code::REQUEST_INVALID, format!("\"{scope}\" is no scope"), hint));
         }
         let seconds = lasts.map_or(LASTS_DAYS * DAY, |lasts| lasts.duration().as_secs());

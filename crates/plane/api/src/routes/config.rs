@@ -28,6 +28,7 @@ pub fn rows() -> Vec<Row> {
                 Ok(plan)
             },
         )
+        .only_plans()
         .while_held()
         .up_to(DOCUMENT_BYTES_MAX),
         act(

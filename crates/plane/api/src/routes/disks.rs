@@ -34,10 +34,12 @@ pub fn rows() -> Vec<Row> {
         one("/disks/{name}", "disk", "One disk", |c: C, Named(name): One| async move { c.disk_report(&name).await }),
         remove("/disks/{name}", "The disk is forgotten; what is on it stays", |c: C, Named(name): One| async move {
             c.remove_disk(&name).await
-        }),
+        })
+        .destroys(),
         act("/disks/{name}/fail", "pool", "The disk is out of its pool", |c: C, Named(name): One| async move {
             c.fail_disk(&name).await
-        }),
+        })
+        .destroys(),
         act(
             "/disks/{name}/locate",
             "disk",

@@ -1,6 +1,6 @@
 //! Who may use the array: whoever asks, users, their logins, tokens, and how the console is reached.
 
-use crate::gate::{COOKIE, Caller, Door, From, Known};
+use crate::gate::{COOKIE, Caller, Door, From, Known, scopes};
 use crate::people::LetIn;
 use crate::request::{ChangePassword, Confirm, LogIn, NewLink, NewToken, NewUser, Prove, SetUser, UseLink};
 use crate::row::{
@@ -121,7 +121,7 @@ fn users() -> Vec<Row> {
         .only(Role::Admin),
         add("/users", "user", "Somebody may log in", |_: C, Behind(door): Behind, Body(asked): Body<NewUser>| async move {
             door.people.add_user(asked).await
-        })
+        }).gives_access()
         .only(Role::Admin),
         set(
             "/users/{name}",
@@ -131,11 +131,11 @@ fn users() -> Vec<Row> {
                 let own = who.0.login().ok().map(|login| login.id.clone());
                 door.people.set_user(&name, asked, own.as_deref()).await
             },
-        )
+        ).gives_access()
         .only(Role::Admin),
         remove("/users/{name}", "A user may not log in any more", |_: C, Behind(door): Behind, Named(name): Named<Name>| async move {
             door.people.remove_user(&name)
-        })
+        }).gives_access()
         .only(Role::Admin),
         list("/logins", "logins", "Logins that are open: one's own, or all of them for an admin", |_: C, Behind(door): Behind, Who(caller): Who| async move {
             let own = caller.login().ok().map(|login| login.id.clone());
@@ -148,7 +148,7 @@ fn users() -> Vec<Row> {
         remove("/logins/{id}", "A login is over: one's own, or any for an admin", |_: C, Behind(door): Behind, Who(caller): Who, Named(id): Named<Name>| async move {
             let of = if caller.role == Role::Admin { None } else { Some(caller.login()?.user.clone()) };
             door.people.end_login(id.as_str(), of.as_ref())
-        })
+        }).gives_access()
         .only(Role::Viewer),
     ]
 }
@@ -175,6 +175,7 @@ fn tokens() -> Vec<Row> {
                 make_token(&door, &caller, asked)
             },
         )
+        .gives_access()
         .only(Role::Viewer)
         .secret(),
         remove(
@@ -185,6 +186,7 @@ fn tokens() -> Vec<Row> {
                 door.people.revoke_token(&name, of.as_ref())
             },
         )
+        .gives_access()
         .only(Role::Viewer),
     ]
 }
@@ -206,6 +208,7 @@ fn web() -> Vec<Row> {
             "A link lets one person choose a password, once",
             |_: C, Behind(door): Behind, Body(asked): Body<NewLink>| async move { make_link(&door, asked) },
         )
+        .gives_access()
         .only(Role::Admin)
         .secret(),
     ]
@@ -228,9 +231,7 @@ fn make_token(door: &Door, caller: &Caller, asked: NewToken) -> Result<NewTokenR
         let message = "a token makes no tokens";
         return Err(Refusal::new(code::FORBIDDEN, message, "log in, or ask root for blockyard token create"));
     }
-    let nouns: std::collections::BTreeSet<&str> =
-        crate::table().iter().filter_map(|row| row.path.split('/').nth(1)).collect();
-    let nouns: Vec<&str> = nouns.into_iter().collect();
+    let nouns: Vec<&str> = scopes::nouns().into_iter().collect();
     door.people.make_token(asked, caller.user(), caller.role, &nouns)
 }
 

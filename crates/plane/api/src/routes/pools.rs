@@ -30,6 +30,7 @@ pub fn rows() -> Vec<Row> {
         remove("/pools/{name}", "The pool is gone; its disks are free", |c: C, Named(name): One| async move {
             c.destroy_pool(&name).await
         })
+        .destroys()
         .only(Role::Admin),
     ];
     rows.extend(moving());

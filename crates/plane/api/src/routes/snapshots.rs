@@ -36,6 +36,7 @@ pub fn rows() -> Vec<Row> {
             "/snapshots/{*name}",
             "It is gone; its space is given back in the background",
             |c: C, Named(name): One| async move { c.delete_snapshot(&name).await },
-        ),
+        )
+        .destroys(),
     ]
 }

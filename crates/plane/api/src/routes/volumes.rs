@@ -41,7 +41,8 @@ pub fn rows() -> Vec<Row> {
             "/volumes/{*name}",
             "The volume is gone, and what it held",
             |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.delete_volume(&name, how).await },
-        ),
+        )
+        .destroys(),
         add(
             "/clones",
             "volume",
@@ -64,12 +65,14 @@ pub fn rows() -> Vec<Row> {
             "volume",
             "A volume shows what it was at a snapshot",
             |c: C, Body(how): Body<RollBack>| async move { c.roll_back(how).await },
-        ),
+        )
+        .destroys(),
         remove(
             "/reservations/{*name}",
             "Nobody has reserved the volume, and nobody is registered",
             |c: C, Named(name): One| async move { c.clear_reservations(&name).await.map(|_| ()) },
-        ),
+        )
+        .destroys(),
         list(
             "/latencies/{*name}",
             "latencies",

@@ -39,9 +39,9 @@ async fn document_holds_users_and_receivers_for_those_alone_who_may_see_them() {
         assert_eq!([may(&asker, "plan", &users).await, may(&asker, "plan", &receivers).await], sees, "{role}");
     }
     for (name, scopes, sees) in [
-        ("all", ["destroy"].as_slice(), [true, true]),
+        ("all", ["destroy", "access"].as_slice(), [true, true]),
         ("documents", &["config"], [false, false]),
-        ("people", &["config", "users"], [true, false]),
+        ("people", &["config", "users", "access"], [true, false]),
         ("alerts", &["config", "receivers"], [false, true]),
     ] {
         let asker = token(&node, name, Role::Admin, scopes).await;

@@ -1,0 +1,68 @@
+//! What the scopes of a token permit. A login and the socket have none: their role alone decides.
+//!
+//! A noun (`volumes`) limits a token to the paths below it. `destroy` and `access` limit nothing: they permit what no token may without
+//! them, so that neither a script gone wrong nor a token that leaks costs data or makes its holder somebody else.
+
+use super::Caller;
+use crate::row::Row;
+use axum::body::Bytes;
+use axum::extract::Query;
+use axum::http::Uri;
+use model::{Refusal, Role, Scope, code};
+use std::collections::BTreeSet;
+
+/// Keys of requests that consent to a loss of data or to taking volumes from hosts, wherever they are true. Each boolean that a request
+/// knows is either here or listed as harmless by this module's tests.
+pub const CONSENTS: [&str; 8] =
+    ["force", "confirmed", "prune", "lost", "accept_loss", "accept_log_loss", "allow_disruption", "reuse_luns"];
+
+/// The nouns that a token can be limited to: the first words of the API's paths.
+pub fn nouns() -> BTreeSet<&'static str> {
+    let first = |row: &'static Row| row.path.split('/').nth(1).filter(|noun| !noun.contains('.'));
+    crate::table().iter().filter_map(first).collect()
+}
+
+/// True when a token with these scopes may ask for `noun` at all.
+pub fn cover(scopes: &[Scope], noun: &str) -> bool {
+    let mut nouns = scopes.iter().filter(|scope| !scope.permits_more()).peekable();
+    nouns.peek().is_none() || nouns.any(|scope| scope.as_str() == noun)
+}
+
+/// True when `wanted` is one of them.
+pub fn has(scopes: &[Scope], wanted: &str) -> bool {
+    scopes.iter().any(|scope| scope.as_str() == wanted)
+}
+
+/// Admits a request that the caller's scopes permit.
+///
+/// *Errors*: it is a token without the scope of the noun, or without `destroy` or `access` where the request takes it.
+pub fn admit(caller: &Caller, row: &Row, uri: &Uri, body: &Bytes) -> Result<(), Refusal> {
+    let Some(scopes) = caller.scopes() else { return Ok(()) };
+    let noun = row.path.trim_start_matches('/').split('/').next().unwrap_or("");
+    if !caller.may(Role::Viewer, noun) {
+        let message = format!("{} has no scope for {noun}", caller.name);
+        return Err(Refusal::new(code::FORBIDDEN, message, format!("create a token with --scope {noun}")));
+    }
+    let consents = || !row.looks() && !row.only_plans && consents(uri, body);
+    let Some(wanted) = row.scope.or_else(|| consents().then_some(Scope::DESTROY)) else { return Ok(()) };
+    if has(scopes, wanted) {
+        return Ok(());
+    }
+    let does = if wanted == Scope::ACCESS { "decides who may use the array" } else { "can destroy data" };
+    let message = format!("this request {does}, and {} has no scope {wanted}", caller.name);
+    Err(Refusal::new(code::FORBIDDEN, message, format!("create a token with --scope {wanted}")))
+}
+
+/// True when the query or the body says one of [`CONSENTS`]. Read as the row reads it: `force=%74rue` is said, too.
+fn consents(uri: &Uri, body: &Bytes) -> bool {
+    let says = |key: &str| CONSENTS.contains(&key);
+    let query = Query::<Vec<(String, String)>>::try_from_uri(uri).map(|Query(pairs)| pairs).unwrap_or_default();
+    if query.iter().any(|(key, value)| says(key) && value == "true") {
+        return true;
+    }
+    let body = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(body).unwrap_or_default();
+    body.iter().any(|(key, value)| says(key) && value.as_bool() == Some(true))
+}
+
+#[cfg(test)]
+mod tests;
