@@ -1,9 +1,10 @@
-//! What comes from outside, read to a limit: files, standard input, and what errors quote of them.
+//! What comes from outside, held to a limit: files, standard input, connections, and what errors quote of them.
 //!
 //! Every reader of a file that somebody else writes goes through here: configuration, documents, scenarios, secrets, certificates.
 //! A file that is longer than its limit is an error with both figures; it is never cut, because what stands behind the cut would
 //! silently count as absent. What errors quote is short and has no control characters, because it goes to terminals and logs.
 
+pub mod descriptors;
 mod excerpt;
 
 pub use excerpt::{complaint, excerpt, quoted};

@@ -166,6 +166,7 @@ catalogue! {
     1829 STOP_INCOMPLETE       Unavailable "The daemon has stopped, though not everything had ended in its time.";
     1831 CERTIFICATE_UNUSABLE  Refused     "The certificate of the console cannot be used.";
     1832 WEB_CLOSED            Refused     "The console is not served.";
+    1833 HOST_NAME_UNKNOWN     Refused     "The array does not answer to this host name.";
     1841 UNPROVEN              Unproven    "The asker has not proven who it is.";
     1842 LOGIN_FAILED          Unproven    "The name or the password is wrong.";
     1843 SECOND_FACTOR_WANTED  Unproven    "The user has a second factor.";

@@ -58,6 +58,7 @@ struct File {
 #[serde(deny_unknown_fields, default)]
 struct WebEntry {
     listen: Option<Vec<WebListen>>,
+    names: Vec<String>,
     certificate: Option<PathBuf>,
     key: Option<PathBuf>,
 }
@@ -198,19 +199,22 @@ fn web(options: &ServeOptions, file: WebEntry, settings: &Settings) -> Result<Op
         (true, _) => file.listen.unwrap_or_else(here),
     };
     let listen: Vec<SocketAddr> = listen.into_iter().map(|address| address.0).collect();
+    let names = names(&listen, &file.names, settings)?;
     let source = match (file.certificate, file.key) {
         (Some(certificate), Some(key)) => Source::Own { certificate: absolute(&certificate)?, key: absolute(&key)? },
-        (None, None) => Source::Generated { folder: settings.state_dir.join("web"), names: names(&listen, settings) },
+        (None, None) => Source::Generated { folder: settings.state_dir.join("web"), names: names.clone() },
         _ => {
             let message = "certificate and key of [web] belong together";
             return Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "name both, or neither")));
         }
     };
-    Ok((!listen.is_empty()).then_some(WebOptions { listen, source }))
+    Ok((!listen.is_empty()).then_some(WebOptions { listen, names, source }))
 }
 
-/// What browsers may call a node that listens there.
-fn names(listen: &[SocketAddr], settings: &Settings) -> BTreeSet<String> {
+/// The names and addresses of a node that listens there; `more` are the configuration's.
+///
+/// *Errors*: one of `more` is neither a DNS name nor an address.
+fn names(listen: &[SocketAddr], more: &[String], settings: &Settings) -> Result<BTreeSet<String>, Failure> {
     let mut names: BTreeSet<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
     names.insert(settings.node.to_string());
     names.extend(listen.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()));
@@ -220,7 +224,13 @@ fn names(listen: &[SocketAddr], settings: &Settings) -> BTreeSet<String> {
             Err(error) => eprintln!("blockyard: the certificate lacks this machine's addresses: {error}"),
         }
     }
-    names
+    if let Some(wrong) = more.iter().find(|name| !api::is_host_name(name)) {
+        let message = format!("{} in names of [web] is neither a DNS name nor an address", bounded::quoted(wrong));
+        let hint = "write it without https:// and port, such as array1.example.com";
+        return Err(Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, hint)));
+    }
+    names.extend(more.iter().cloned());
+    Ok(names)
 }
 
 /// The socket that the environment names, or the usual one.

@@ -61,6 +61,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     let feeding = tokio::spawn(pulse.feed(stops));
     let watching = tokio::spawn(control.clone().watch_memory(found, memory.cache_bytes));
     let looking_below = tokio::spawn(control.clone().watch_room());
+    let counting = tokio::spawn(control.clone().watch_descriptors());
     systemd::ready();
     let stop = async move {
         asked.next().await;
@@ -76,6 +77,7 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     feeding.abort();
     watching.abort();
     looking_below.abort();
+    counting.abort();
     tracing::info!("stopped");
     Ok(())
 }

@@ -47,6 +47,7 @@ pub fn of(code: EventCode) -> Rule {
         | event::AUDIT_UNWRITABLE
         | event::MEMORY_SHORT
         | event::MEMORY_REDUCED
+        | event::DESCRIPTORS_SHORT
         | event::STATE_OLDER
         | event::STATE_REPLACED
         | event::TARGET_NAME_TAKEN

@@ -31,7 +31,7 @@ pub use problem::Problem;
 pub use routes::{Asker, marked, router, row_of, table};
 pub use row::{BASE, Row, SCHEMA};
 pub use server::{Listening, listen, serve};
-pub use web::{Source, WebOptions};
+pub use web::{Source, WebOptions, is_host_name};
 
 #[cfg(test)]
 mod tests;

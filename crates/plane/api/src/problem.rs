@@ -17,6 +17,7 @@ impl Problem {
         match refusal.code {
             code::METHOD_UNKNOWN => return StatusCode::METHOD_NOT_ALLOWED,
             code::CHANGED_SINCE => return StatusCode::PRECONDITION_FAILED,
+            code::HOST_NAME_UNKNOWN => return StatusCode::MISDIRECTED_REQUEST,
             code::MEDIA_TYPE => return StatusCode::UNSUPPORTED_MEDIA_TYPE,
             code::REQUEST_TOO_LARGE => return StatusCode::PAYLOAD_TOO_LARGE,
             // The array is well: what is away is somebody else's.

@@ -4,19 +4,24 @@
 //! address, the time of a handshake and of a request's head, and the bytes of both.
 
 mod certificate;
+mod connections;
 mod headers;
+mod names;
 mod plain;
-mod seats;
 
 pub use certificate::Source;
+pub use names::is_host_name;
 
 use crate::console;
 use crate::server::Peer;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
-use axum::http::{Request, Response};
+use axum::http::{Request, Response, header};
+use axum::response::IntoResponse;
+use bounded::descriptors;
 use certificate::Certificate;
+use connections::{Connection, Connections, Sent};
 use control::{Control, now};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -24,13 +29,14 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use model::{
-    CertificateReport, Problem, Refusal, Severity, Subject, SubjectKind, Timestamp, WebAddress, WebReport, event,
+    CertificateReport, Problem, Refusal, Severity, Subject, SubjectKind, Timestamp, WebAddress, WebReport, code, event,
 };
+use names::Names;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::version::TLS13;
-use seats::{Seat, Seats};
 use socket2::{SockRef, TcpKeepalive};
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -64,6 +70,8 @@ const BREATH: Duration = Duration::from_millis(100);
 pub struct WebOptions {
     /// Addresses; each with a port, 0 for any.
     pub listen: Vec<SocketAddr>,
+    /// Names and addresses that it answers to, beside those of its certificate and the address that was asked.
+    pub names: BTreeSet<String>,
     /// The certificate.
     pub source: Source,
 }
@@ -73,7 +81,8 @@ pub struct WebOptions {
 pub struct Web {
     addresses: Mutex<Vec<WebAddress>>,
     certificate: Arc<Certificate>,
-    seats: Seats,
+    names: Names,
+    connections: Connections,
 }
 
 impl Web {
@@ -82,7 +91,7 @@ impl Web {
         let certificate = Arc::new(Certificate::new(options.source));
         let closed = |address| WebAddress { address, open: false, why: None };
         let addresses = Mutex::new(options.listen.into_iter().map(closed).collect());
-        Self { addresses, certificate, seats: Seats::default() }
+        Self { addresses, certificate, names: Names::new(options.names), connections: Connections::default() }
     }
 
     /// How it is. `node` stands for us where we listen on every address.
@@ -145,9 +154,15 @@ impl Web {
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) if descriptors::is_of_the_reserve(&stream) => {
+                        tracing::warn!("a connection to the console was closed: nearly all open files are in use");
+                        drop(stream);
+                        sleep(BREATH).await;
+                    }
                     Ok((stream, from)) => {
-                        if let Some(seat) = self.seats.take(from.ip()) {
-                            connections.spawn(meet(stream, from, seat, api.clone(), acceptor.clone(), ending.clone()));
+                        if let Some(connection) = self.connections.admit(from.ip()) {
+                            let met = self.clone().meet(stream, from, connection, api.clone(), acceptor.clone(), ending.clone());
+                            connections.spawn(met);
                         }
                     }
                     Err(error) => {
@@ -229,6 +244,110 @@ impl Web {
         }
     }
 
+    /// One connection, from its first byte to its end.
+    async fn meet(
+        self: Arc<Self>,
+        stream: TcpStream,
+        from: SocketAddr,
+        connection: Connection,
+        api: Router,
+        acceptor: TlsAcceptor,
+        mut ending: watch::Receiver<bool>,
+    ) {
+        let Ok(to) = stream.local_addr() else { return };
+        let connection = Arc::new(connection);
+        let ready = async {
+            settle(&stream)?;
+            if plain::is_plain(&stream).await? {
+                plain::answer(stream, |host| self.is_called(host, to)).await?;
+                return Ok(None);
+            }
+            acceptor.accept(stream).await.map(Some)
+        };
+        let ready = tokio::select! {
+            ready = timeout(HANDSHAKE, ready) => ready,
+            () = connection.must_end() => return,
+        };
+        let stream = match ready {
+            Ok(Ok(Some(stream))) => stream,
+            Ok(Ok(None)) | Err(_) => return,
+            Ok(Err(error)) => {
+                tracing::debug!(%from, %error, "no handshake");
+                return;
+            }
+        };
+        let (door, on) = (self.clone(), connection.clone());
+        let service = service_fn(move |request| {
+            let (door, api, busy) = (door.clone(), api.clone(), on.begin());
+            async move {
+                let response = door.answer(api, from, to, request).await?;
+                Ok::<_, Infallible>(response.map(|body| Body::new(Sent::new(body, busy))))
+            }
+        });
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
+        let serving = http.serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(serving);
+        let ended = tokio::select! {
+            ended = serving.as_mut() => ended,
+            () = connection.must_end() => return,
+            () = async { drop(ending.wait_for(|ending| *ending).await) } => {
+                serving.as_mut().graceful_shutdown();
+                serving.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%from, %error, "a connection broke");
+        }
+    }
+
+    /// The answer to a request that came from `from` to our address `to`.
+    async fn answer(
+        &self,
+        api: Router,
+        from: SocketAddr,
+        to: SocketAddr,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Infallible> {
+        let mut response = match self.admit_host(&request, to) {
+            Err(refusal) => crate::Problem(refusal).into_response(),
+            Ok(()) => match console::answer(request.method(), request.uri(), request.headers()) {
+                Some(response) => response,
+                None => {
+                    let mut request = request.map(Body::new);
+                    request.extensions_mut().insert(ConnectInfo(Peer::Remote(from)));
+                    TowerToHyperService::new(api).call(request).await?
+                }
+            },
+        };
+        headers::harden(response.headers_mut());
+        Ok(response)
+    }
+
+    /// Admits a request to a host that is the array, in the Host header and, where the target is a whole URL, there as well.
+    ///
+    /// *Source*: RFC 9112 §3.2.
+    fn admit_host(&self, request: &Request<Incoming>, to: SocketAddr) -> Result<(), Refusal> {
+        let mut headers = request.headers().get_all(header::HOST).iter().map(|value| value.to_str().unwrap_or(""));
+        let named = match (headers.next(), headers.next()) {
+            (Some(host), None) => host,
+            _ => "",
+        };
+        let target = request.uri().authority().map_or(named, |authority| authority.as_str());
+        if self.is_called(named, to) && self.is_called(target, to) {
+            return Ok(());
+        }
+        let host = if self.is_called(named, to) { target } else { named };
+        let message = format!("the array does not answer to the host name {}", bounded::quoted(host));
+        let hint = "open it at its address or at a name of its certificate, or add the name to names of [web] in the configuration file";
+        Err(Refusal::new(code::HOST_NAME_UNKNOWN, message, hint))
+    }
+
+    /// True when `host` is the array, for a connection that came to the address `to`.
+    fn is_called(&self, host: &str, to: SocketAddr) -> bool {
+        self.names.answer_to(host, to.ip(), self.certificate.first().as_ref())
+    }
+
     fn addresses(&self) -> std::sync::MutexGuard<'_, Vec<WebAddress>> {
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -282,68 +401,12 @@ fn unfit(report: &CertificateReport, now: Timestamp) -> Option<Problem> {
     })
 }
 
-/// One connection, from its first byte to its end.
-async fn meet(
-    stream: TcpStream,
-    from: SocketAddr,
-    seat: Seat,
-    api: Router,
-    acceptor: TlsAcceptor,
-    mut ending: watch::Receiver<bool>,
-) {
-    let _seat = seat;
-    let ready = async {
-        settle(&stream)?;
-        if plain::is_plain(&stream).await? {
-            plain::answer(stream).await?;
-            return Ok(None);
-        }
-        acceptor.accept(stream).await.map(Some)
-    };
-    let stream = match timeout(HANDSHAKE, ready).await {
-        Ok(Ok(Some(stream))) => stream,
-        Ok(Ok(None)) | Err(_) => return,
-        Ok(Err(error)) => {
-            tracing::debug!(%from, %error, "no handshake");
-            return;
-        }
-    };
-    let service = service_fn(move |request| answer(api.clone(), from, request));
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
-    let connection = http.serve_connection(TokioIo::new(stream), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = async { drop(ending.wait_for(|ending| *ending).await) } => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%from, %error, "a connection broke");
-    }
-}
-
 /// The system gives the connection up where the other end is gone or does not read.
 fn settle(stream: &TcpStream) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let socket = SockRef::from(stream);
     socket.set_tcp_user_timeout(Some(UNREAD))?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(UNREAD).with_interval(Duration::from_secs(10)))
-}
-
-async fn answer(api: Router, from: SocketAddr, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-    let mut response = match console::answer(request.method(), request.uri(), request.headers()) {
-        Some(response) => response,
-        None => {
-            let mut request = request.map(Body::new);
-            request.extensions_mut().insert(ConnectInfo(Peer::Remote(from)));
-            TowerToHyperService::new(api).call(request).await?
-        }
-    };
-    headers::harden(response.headers_mut());
-    Ok(response)
 }
 
 #[cfg(test)]

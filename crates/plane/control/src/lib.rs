@@ -20,6 +20,7 @@ mod boot;
 mod change;
 pub mod config;
 mod control;
+mod descriptors;
 mod devices;
 mod engine;
 mod event_log;

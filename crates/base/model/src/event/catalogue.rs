@@ -148,6 +148,8 @@ catalogue! {
     912 MEMORY_ENOUGH      Info     "Memory is no longer short; the read cache has its size again.";
     913 MEMORY_REDUCED     Warning  "Configured memory does not fit into the memory limit; less is used.";
     914 ACKNOWLEDGED       Info     "An operator has taken note of what nothing else ends.";
+    915 DESCRIPTORS_SHORT  Critical "Open files are short; new connections of hosts and browsers are refused.";
+    916 DESCRIPTORS_ENOUGH Info     "Open files are no longer short; new connections are accepted.";
     921 STATE_OLDER        Critical "The latest state is damaged and an older version is served; changes are refused until it is accepted.";
     922 STATE_ACCEPTED     Warning  "An operator has accepted an older version of the state.";
     923 STATE_REPLACED     Critical "The state folder was deleted, moved or replaced while the daemon runs; changes are refused.";

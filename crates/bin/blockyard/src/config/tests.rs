@@ -154,6 +154,14 @@ fn certificate_is_made_for_every_name_of_the_node_or_is_its_owners() {
         assert!(names.contains(name), "{name} is not in {names:?}");
     }
     assert!(!names.contains("0.0.0.0"));
+    let named = load("[web]\nnames = [\"san.example.com\", \"192.0.2.7\"]", &[]).expect("loads").web.expect("a door");
+    assert!(named.names.contains("san.example.com") && named.names.contains("192.0.2.7"));
+    let Source::Generated { names, .. } = named.source else { panic!("it is generated") };
+    assert_eq!(names, named.names);
+    for wrong in ["https://san", "san:8443", "", "a b", "*"] {
+        let why = load(&format!("[web]\nnames = [\"{wrong}\"]"), &[]).expect_err("no name").to_string();
+        assert!(why.contains("neither a DNS name nor an address"), "{wrong}: {why}");
+    }
     let own = load("[web]\ncertificate = \"/c.pem\"\nkey = \"/k.pem\"", &[]).expect("loads").web.expect("a door");
     assert_eq!(own.source, Source::Own { certificate: "/c.pem".into(), key: "/k.pem".into() });
 }

@@ -3,6 +3,7 @@
 mod alerts;
 mod clients;
 mod config;
+mod descriptors;
 mod devices;
 mod elsewhere;
 mod encrypted;

@@ -91,6 +91,11 @@ impl Certificate {
         self.current().as_ref().map(|current| current.report.clone())
     }
 
+    /// The certificate itself; none while its files could not be used yet.
+    pub fn first(&self) -> Option<CertificateDer<'static>> {
+        self.current().as_ref().and_then(|current| current.key.cert.first().cloned())
+    }
+
     fn current(&self) -> std::sync::MutexGuard<'_, Option<Current>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -14,8 +14,8 @@ pub async fn is_plain(stream: &TcpStream) -> Result<bool> {
     Ok(read == 1 && first[0].is_ascii_alphabetic())
 }
 
-/// The request has its answer, and the connection its end.
-pub async fn answer(mut stream: TcpStream) -> Result<()> {
+/// The request has its answer, and the connection its end. Only a host that is the array, as `is_ours` says, is redirected to.
+pub async fn answer(mut stream: TcpStream, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     let mut request = Vec::new();
     let mut piece = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_BYTES_MAX {
@@ -25,14 +25,14 @@ pub async fn answer(mut stream: TcpStream) -> Result<()> {
         }
         request.extend_from_slice(piece.get(..read).unwrap_or_default());
     }
-    stream.write_all(response(&request).as_bytes()).await?;
+    stream.write_all(response(&request, is_ours).as_bytes()).await?;
     stream.shutdown().await
 }
 
 /// A redirect to the same place over HTTPS, or a sentence where the request names no place.
-fn response(request: &[u8]) -> String {
+fn response(request: &[u8], is_ours: impl Fn(&str) -> bool) -> String {
     const SENTENCE: &str = "This port speaks HTTPS: write https:// before the address.\n";
-    let (status, location) = match place(request) {
+    let (status, location) = match place(request, is_ours) {
         Some(place) => ("308 Permanent Redirect", format!("Location: {place}\r\n")),
         None => ("400 Bad Request", String::new()),
     };
@@ -42,7 +42,7 @@ fn response(request: &[u8]) -> String {
     )
 }
 
-fn place(request: &[u8]) -> Option<String> {
+fn place(request: &[u8], is_ours: impl Fn(&str) -> bool) -> Option<String> {
     let text = std::str::from_utf8(request).ok()?;
     let mut lines = text.split("\r\n");
     let target = lines.next()?.split(' ').nth(1)?;
@@ -51,7 +51,7 @@ fn place(request: &[u8]) -> Option<String> {
         name.eq_ignore_ascii_case("host").then_some(value.trim())
     })?;
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-:[]".contains(c);
-    let whole = !host.is_empty() && host.chars().all(plain);
+    let whole = host.chars().all(plain) && is_ours(host);
     let sane = target.starts_with('/') && target.chars().all(|c| c.is_ascii_graphic());
     (whole && sane).then(|| format!("https://{host}{target}"))
 }
@@ -62,15 +62,17 @@ mod tests {
 
     #[test]
     fn plain_request_is_sent_to_the_same_place_and_nowhere_else() {
+        let response = |request: &[u8]| response(request, |host| host.starts_with("array1"));
         let there = response(b"GET /pools?x=1 HTTP/1.1\r\nHost: array1:8443\r\n\r\n");
         assert!(there.contains("308") && there.contains("Location: https://array1:8443/pools?x=1\r\n"), "{there}");
         for hostile in [
             &b"GET http://evil/ HTTP/1.1\r\nHost: array1\r\n\r\n"[..],
-            b"GET / HTTP/1.1\r\nHost: evil/x\r\n\r\n",
-            b"GET / HTTP/1.1\r\nHost: a@evil\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: array1/x\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+            b"GET / HTTP/1.1\r\nHost: array1@evil\r\n\r\n",
             b"GET / HTTP/1.1\r\nHost:\r\n\r\n",
             b"GET / HTTP/1.0\r\n\r\n",
-            b"GET /\nLocation: x HTTP/1.1\r\nHost: a\r\n\r\n",
+            b"GET /\nLocation: x HTTP/1.1\r\nHost: array1\r\n\r\n",
             b"\xff\xfe\r\n\r\n",
             b"",
         ] {

@@ -4,8 +4,9 @@ pub(crate) mod browser;
 
 use self::browser::{Browser, Node};
 use crate::web::{HANDSHAKE, HEAD, unfit};
+use http_body_util::BodyExt;
 use hyper::{Method, StatusCode};
-use model::{CertificateReport, Problem, Severity, Timestamp};
+use model::{CertificateReport, Problem, Role, Severity, Timestamp};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -69,10 +70,10 @@ async fn another_key_is_not_believed_and_older_tls_is_not_spoken() {
 async fn plain_http_is_sent_to_https() {
     let node = Node::new().await;
     let mut stream = TcpStream::connect(node.address).await.expect("connects");
-    stream.write_all(b"GET /pools HTTP/1.1\r\nHost: array1:8443\r\n\r\n").await.expect("sends");
+    stream.write_all(b"GET /pools HTTP/1.1\r\nHost: node1:8443\r\n\r\n").await.expect("sends");
     let mut text = String::new();
     stream.read_to_string(&mut text).await.expect("an answer");
-    assert!(text.starts_with("HTTP/1.1 308") && text.contains("Location: https://array1:8443/pools\r\n"), "{text}");
+    assert!(text.starts_with("HTTP/1.1 308") && text.contains("Location: https://node1:8443/pools\r\n"), "{text}");
 }
 
 #[tokio::test]
@@ -109,20 +110,72 @@ async fn head_and_body_that_are_too_long_are_refused_and_the_door_stays_open() {
 }
 
 #[tokio::test]
-async fn flood_of_connections_is_bounded_and_others_are_served() {
+async fn connections_that_are_idle_shut_nobody_of_their_address_out() {
     let node = Node::new().await;
-    let mut held = Vec::new();
+    let browser = Browser::of(&node);
+    let mut silent = Vec::new();
     for _ in 0..80 {
-        held.push(TcpStream::connect(node.address).await.expect("connects"));
+        silent.push(TcpStream::connect(node.address).await.expect("connects"));
     }
-    // All of the address' seats are taken: one more is closed without a word.
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    assert!(Browser::of(&node).connect().await.is_err());
-    drop(held);
-    let begun = Instant::now();
-    while Browser::of(&node).connect().await.is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(5), "seats come back");
-        tokio::time::sleep(Duration::from_millis(20)).await;
+    let mut met = Vec::new();
+    for _ in 0..80 {
+        met.push(browser.connect().await.expect("a handshake, though the address has as many connections as it may"));
+    }
+    assert_eq!(browser.page("/").await.status, StatusCode::OK);
+    let ended = async |stream: &mut (dyn tokio::io::AsyncRead + Unpin + Send)| {
+        let mut byte = [0];
+        let read = tokio::time::timeout(Duration::from_millis(500), stream.read(&mut byte)).await;
+        matches!(read, Ok(Ok(0) | Err(_)))
+    };
+    for stream in &mut silent {
+        assert!(ended(stream).await, "the oldest have ended for those that came later");
+    }
+    assert!(ended(&mut met[0]).await && !ended(&mut met[79]).await);
+}
+
+#[tokio::test]
+async fn connection_with_a_request_under_way_ends_for_nobody() {
+    let node = Node::new().await;
+    node.user("alice", Role::Viewer).await;
+    let alice = node.browser_of("alice").await;
+    let mut stream = alice.open(Method::GET, "/api/v1/stream", "").await;
+    assert_eq!(stream.status(), StatusCode::OK);
+    let mut idle = Vec::new();
+    for _ in 0..100 {
+        idle.push(alice.connect().await.expect("a handshake"));
+    }
+    let piece = tokio::time::timeout(Duration::from_secs(10), stream.frame()).await.expect("it goes on");
+    assert!(piece.is_some_and(|frame| frame.is_ok()));
+}
+
+#[tokio::test]
+async fn request_for_a_host_that_is_not_the_array_is_refused_unread() {
+    let node = Node::new().await;
+    node.user("alice", Role::Admin).await;
+    let alice = node.browser_of("alice").await;
+    let port = node.address.port();
+    for ours in ["node1", "NODE1:8443", "127.0.0.1", &node.address.to_string()] {
+        let page = alice.but("host", Some(ours)).ask(Method::GET, "/api/v1/status", "").await;
+        assert_eq!(page.status, StatusCode::OK, "{ours}: {}", page.text);
+    }
+    for other in ["evil.example", &format!("evil.example:{port}"), "10.9.9.9", "node1.evil.example", "", "a b"] {
+        let page = alice.but("host", Some(other)).ask(Method::GET, "/api/v1/status", "").await;
+        assert_eq!(page.status, StatusCode::MISDIRECTED_REQUEST, "{other}: {}", page.text);
+        assert!(page.text.contains("BY-1833"), "{}", page.text);
+        assert_eq!(alice.but("host", Some(other)).page("/").await.status, StatusCode::MISDIRECTED_REQUEST, "{other}");
+    }
+    // Said twice, not at all, or another one in the target itself.
+    for head in [
+        "GET / HTTP/1.1\r\nHost: node1\r\nHost: evil.example\r\nConnection: close\r\n\r\n",
+        "GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
+        "GET https://evil.example/ HTTP/1.1\r\nHost: node1\r\nConnection: close\r\n\r\n",
+    ] {
+        let mut stream = alice.connect().await.expect("connects");
+        stream.write_all(head.as_bytes()).await.expect("sends");
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text).await;
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.starts_with("HTTP/1.1 421") || text.starts_with("HTTP/1.1 400"), "{head}: {text}");
     }
 }
 

@@ -139,7 +139,7 @@ fn where_it_is_so(code: EventCode) -> Snapshot {
         event::PORTAL_UNUSABLE => not_listening(),
         event::STATE_OLDER => held_back(code::STATE_UNACCEPTED),
         event::STATE_REPLACED => held_back(code::STATE_REPLACED),
-        event::TARGET_NAME_TAKEN | event::AUDIT_UNWRITABLE => noticed(code),
+        event::TARGET_NAME_TAKEN | event::AUDIT_UNWRITABLE | event::DESCRIPTORS_SHORT => noticed(code),
         event::REBUILD_STOPPED
         | event::RESYNC_STOPPED
         | event::SCRUB_FOUND

@@ -56,6 +56,9 @@ impl Listener for TcpListener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (fd, peer) = self.socket.ready(Interest::Read, |fd| acceptfrom_with(fd, flags)).await?;
         let peer = peer.ok_or_else(|| io::Error::from(io::ErrorKind::ConnectionAborted))?;
+        if bounded::descriptors::is_of_the_reserve(&fd) {
+            return Err(Errno::MFILE.into());
+        }
         TcpStream::new(self.socket.world().clone(), fd, SocketAddr::try_from(peer)?, options)
     }
 

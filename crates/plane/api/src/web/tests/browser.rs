@@ -47,7 +47,8 @@ impl Node {
             folder: settings.state_dir.join("web"),
             names: ["node1", "127.0.0.1"].map(str::to_owned).into(),
         };
-        let options = WebOptions { listen: vec!["127.0.0.1:0".parse().expect("an address")], source };
+        let names = ["node1".to_owned()].into();
+        let options = WebOptions { names, listen: vec!["127.0.0.1:0".parse().expect("an address")], source };
         let listening: Listening = listen(&settings.socket).expect("listens").with_web(options);
         let web = listening.web().expect("a door");
         let (engine, _thread) = Fake::default().start();
@@ -204,7 +205,10 @@ impl Browser {
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("speaks");
         tokio::spawn(connection);
-        let mut request = Request::builder().method(method).uri(path).header("host", self.address.to_string());
+        let mut request = Request::builder().method(method).uri(path);
+        if !self.headers.iter().any(|(name, _)| *name == "host") {
+            request = request.header("host", self.address.to_string());
+        }
         request = request.header("content-type", "application/json");
         for (name, value) in &self.headers {
             request = request.header(*name, value);

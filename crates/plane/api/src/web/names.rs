@@ -1,0 +1,109 @@
+//! The names and addresses that the array answers to.
+//!
+//! A page elsewhere can point a name of its own at the array's address and have a browser talk to it under that name (DNS rebinding). A request
+//! that names another host is refused before anything of it is read.
+
+use rustls::pki_types::{CertificateDer, ServerName};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use webpki::EndEntityCert;
+
+/// The names and addresses that the configuration gives.
+#[derive(Debug)]
+pub struct Names(BTreeSet<String>);
+
+impl Names {
+    /// These; case does not matter.
+    pub fn new(names: BTreeSet<String>) -> Self {
+        Self(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
+    }
+
+    /// True when `host`, as a URL or the Host header writes it, is the array: a configured name, a name of its certificate, or the address
+    /// that the connection came to.
+    pub fn answer_to(&self, host: &str, came_to: IpAddr, certificate: Option<&CertificateDer<'_>>) -> bool {
+        let Some(name) = without_port(host) else { return false };
+        if let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
+            let address = address.to_canonical();
+            let is_configured = self.0.iter().any(|known| known.parse::<IpAddr>() == Ok(address));
+            return address == came_to.to_canonical()
+                || is_configured
+                || is_named_by(certificate, &address.to_string());
+        }
+        // The root's dot ends a name that is whole.
+        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        self.0.contains(&name) || is_named_by(certificate, &name)
+    }
+}
+
+/// True for a DNS name or an address, without a port.
+#[must_use]
+pub fn is_host_name(name: &str) -> bool {
+    ServerName::try_from(name).is_ok()
+}
+
+/// The host of `host[:port]`; none where the port is none.
+fn without_port(host: &str) -> Option<&str> {
+    let end = if host.starts_with('[') { host.find(']')? + 1 } else { host.find(':').unwrap_or(host.len()) };
+    let (name, port) = host.split_at_checked(end)?;
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok());
+    (is_port && !name.is_empty()).then_some(name)
+}
+
+fn is_named_by(certificate: Option<&CertificateDer<'_>>, name: &str) -> bool {
+    let (Some(certificate), Ok(name)) = (certificate, ServerName::try_from(name)) else { return false };
+    EndEntityCert::try_from(certificate)
+        .is_ok_and(|certificate| certificate.verify_is_valid_for_subject_name(&name).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn array_answers_to_its_names_its_certificate_and_the_address_that_was_asked() {
+        let names = Names::new(["Node1", "san.example.com", "192.0.2.7", "fd00::7"].map(str::to_owned).into());
+        let made = rcgen::generate_simple_self_signed(
+            ["cert.example.com", "*.wild.example.com", "198.51.100.9"].map(str::to_owned),
+        );
+        let certificate = made.expect("a certificate").cert.der().clone();
+        let came_to: IpAddr = "10.0.0.1".parse().expect("an address");
+        let answers = |host: &str| names.answer_to(host, came_to, Some(&certificate));
+        for ours in [
+            "node1",
+            "NODE1:8443",
+            "san.example.com",
+            "san.example.com.:443",
+            "10.0.0.1:8443",
+            "192.0.2.7",
+            "[fd00::7]:8443",
+            "[fd00:0::7]",
+            "cert.example.com",
+            "a.wild.example.com:8443",
+            "198.51.100.9",
+            "[::ffff:10.0.0.1]",
+        ] {
+            assert!(answers(ours), "{ours}");
+        }
+        for other in [
+            "",
+            ":8443",
+            "evil.example",
+            "node1.evil.example",
+            "node1:x",
+            "node1:99999",
+            "10.0.0.2",
+            "[fd00::8]",
+            "[fd00::7",
+            "[fd00::7]x",
+            "user@node1",
+            "node1/..",
+            "wild.example.com",
+            "a.b.wild.example.com",
+            "node1 ",
+            "*.wild.example.com",
+        ] {
+            assert!(!answers(other), "{other}");
+        }
+        assert!(!names.answer_to("cert.example.com", came_to, None));
+    }
+}
