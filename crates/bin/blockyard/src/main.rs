@@ -32,6 +32,10 @@ use clap::Parser;
 use failure::Failure;
 use std::process::ExitCode;
 
+/// Memory is overwritten when it is freed: requests with secrets, states and data of hosts leave no copies.
+#[global_allocator]
+static WIPING: zeroizing_alloc::ZeroAlloc<std::alloc::System> = zeroizing_alloc::ZeroAlloc(std::alloc::System);
+
 fn main() -> ExitCode {
     let outcome = match Cli::try_parse() {
         Ok(cli) => run(cli),

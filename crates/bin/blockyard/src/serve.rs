@@ -12,7 +12,7 @@ use api::LastLines;
 use control::memory::Found;
 use control::{Control, Store};
 use model::{Refusal, code};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Fail
     let config = Config::load(options, socket)?;
     let last_lines = log::start(&config.log, config.log_form)?;
     raise_open_files();
-    forbid_core_dumps();
+    forbid_dumps();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no event queue: {error}"), "close other programs")
     })?;
@@ -82,8 +82,11 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What crashes leaves no file of its memory: secrets and hosts' data are in it.
-fn forbid_core_dumps() {
+/// A crash leaves no file of the memory, and no process of the same user may look into it: secrets and hosts' data are there.
+fn forbid_dumps() {
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "other processes of this user may read the daemon's memory");
+    }
     if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }) {
         tracing::warn!(%error, "a crash may leave a file of the daemon's memory");
     }

@@ -3,17 +3,16 @@
 use crate::book::{Due, Fare};
 use crate::request::SetReceiver;
 use control::config::ReceiverEntry;
+use control::from_hex;
 use control::request::SecretText;
-use control::{from_hex, to_hex};
 use hyper::Uri;
 use model::{
-    EventSeverity, MailTls, Name, ReceiverReport, ReceiverTrust, ReceiverWay, Refusal, Span, WebhookForm, code,
+    EventSeverity, MailTls, Name, ReceiverReport, ReceiverTrust, ReceiverWay, Refusal, Secret, Span, WebhookForm, code,
 };
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use trust::Trust;
-use zeroize::Zeroizing;
 
 /// For how long what happens together is gathered, unless told otherwise.
 pub const GATHER: Span = Span::from_millis(10_000);
@@ -43,26 +42,16 @@ pub struct Receiver {
 }
 
 /// A password, or what messages are signed with. Control seals what is called `secret`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Proof {
-    /// In hexadecimal.
-    secret: String,
-}
-
-impl std::fmt::Debug for Proof {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Proof(…)")
-    }
+    #[serde(with = "control::secret_hex")]
+    secret: Secret,
 }
 
 impl Proof {
-    fn of(bytes: &[u8]) -> Self {
-        Self { secret: to_hex(bytes) }
-    }
-
     /// Its bytes.
-    pub fn bytes(&self) -> Zeroizing<Vec<u8>> {
-        Zeroizing::new(from_hex(&self.secret).unwrap_or_default())
+    pub fn bytes(&self) -> &[u8] {
+        self.secret.expose()
     }
 }
 
@@ -150,7 +139,7 @@ impl Receiver {
                 if user.is_some() {
                     *old_user = user.filter(|user| !user.is_empty());
                 }
-                password.map(|password| password_of(password).map(|bytes| Proof::of(&bytes)))
+                password.map(|password| password_of(password).map(|secret| Proof { secret }))
             }
             ReceiverWay::Webhook { url: old_url, form: old_form } => {
                 let of_mail = to.is_some() || from.is_some() || smtp.is_some() || tls.is_some();
@@ -159,7 +148,7 @@ impl Receiver {
                 }
                 set(old_url, url);
                 set(old_form, form);
-                secret.map(|secret| secret.secret().map(|secret| Proof::of(secret.expose())))
+                secret.map(|secret| secret.secret().map(|secret| Proof { secret }))
             }
         };
         if before != self.destination() && self.proof.is_some() && proof.is_none() {
@@ -268,13 +257,13 @@ fn set<T>(old: &mut T, new: Option<T>) {
 }
 
 /// A password may be short: it is not ours to choose.
-fn password_of(text: SecretText) -> Result<Zeroizing<Vec<u8>>, Refusal> {
+fn password_of(text: SecretText) -> Result<Secret, Refusal> {
     let bytes = match text {
         SecretText::Text(text) => Some(text.into_bytes()),
         SecretText::Hex { hex } => from_hex(&hex),
     };
     let bytes = bytes.filter(|bytes| !bytes.is_empty() && bytes.len() <= 255 && !bytes.contains(&0));
-    bytes.map(Zeroizing::new).ok_or_else(|| {
+    bytes.map(Secret::of).ok_or_else(|| {
         Refusal::new(code::SECRET_INVALID, "this is no password of a mail server", "give 1 to 255 bytes without zeros")
     })
 }

@@ -22,7 +22,7 @@ pub async fn send(name: &Name, receiver: &Receiver, message: &Message) -> Result
             ReceiverWay::Mail { to, from, smtp, tls, user } => {
                 let text = mail::compose(name, from, to, message);
                 let proof = receiver.proof.as_ref().map(|proof| proof.bytes());
-                let login = user.as_deref().zip(proof.as_deref().map(Vec::as_slice));
+                let login = user.as_deref().zip(proof);
                 let trust = receiver.trust();
                 smtp::send(&smtp::Server { server: smtp, tls: *tls, trust: &trust, login }, from, to, &text).await
             }

@@ -48,7 +48,7 @@ pub async fn send(receiver: &Receiver, url: &str, form: WebhookForm, message: &M
         request = request.header("title", title).header("priority", priority);
     }
     if let Some(proof) = &receiver.proof {
-        request = request.header("blockyard-signature", signature(&proof.bytes(), message.time.unix(), &body));
+        request = request.header("blockyard-signature", signature(proof.bytes(), message.time.unix(), &body));
     }
     let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
     let broke = |error: hyper::Error| format!("the connection broke: {error}");

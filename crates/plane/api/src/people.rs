@@ -17,7 +17,8 @@ use guessing::Guessing;
 use links::Links;
 use logins::Logins;
 use model::{
-    LoginReport, Name, Refusal, Role, SecondFactorReport, Subject, SubjectKind, Timestamp, UserReport, code, event,
+    LoginReport, Name, Refusal, Role, SecondFactorReport, Secret, Subject, SubjectKind, Timestamp, UserReport, code,
+    event,
 };
 use password::Mill;
 use registry::{Book, Registry, SecondFactor, User};
@@ -116,9 +117,8 @@ impl People {
 
     /// A number is good once.
     fn number_is_good(&self, name: &Name, factor: &SecondFactor, number: &str) -> bool {
-        let Some(secret) = control::from_hex(&factor.secret) else { return false };
         let mut steps = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        let step = totp::step_of(&secret, number, now().unix(), steps.get(name).copied());
+        let step = totp::step_of(factor.secret.expose(), number, now().unix(), steps.get(name).copied());
         step.map(|step| steps.insert(name.clone(), step)).is_some()
     }
 
@@ -303,7 +303,7 @@ impl People {
         };
         self.book.change(|registry| {
             let user = registry.user_mut(&login.user)?;
-            user.second_factor = Some(SecondFactor { secret: control::to_hex(&secret) });
+            user.second_factor = Some(SecondFactor { secret: Secret::of(secret) });
             Ok(())
         })?;
         offered.remove(&login.user);

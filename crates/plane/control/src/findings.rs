@@ -17,6 +17,7 @@ impl Control {
         let status = self.status().await?;
         let mut findings = vec![io(&status)];
         findings.extend(status.memory.as_ref().map(memory));
+        findings.push(secrets(model::Secret::all_are_locked()));
         findings.extend(problems(&status));
         findings.extend(self.pools().await?.iter().flat_map(pool));
         findings.extend(health(&self.disks().await?));
@@ -34,6 +35,14 @@ fn io(status: &StatusReport) -> Finding {
     }
     let fix = "set the sysctl kernel.io_uring_disabled to 0, or allow io_uring in the container's seccomp profile";
     Finding::warning("engine", format!("runs on {}, which costs more of the processor", status.engine.io), fix)
+}
+
+fn secrets(locked: bool) -> Finding {
+    if locked {
+        return Finding::good("secrets", "lie in locked memory");
+    }
+    let fix = "set LimitMEMLOCK=infinity in the service, as the package does (ulimit -l), and restart";
+    Finding::warning("secrets", "can be swapped: the limit of locked memory is too low for all of them", fix)
 }
 
 fn memory(memory: &MemoryReport) -> Finding {

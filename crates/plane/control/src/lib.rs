@@ -45,6 +45,7 @@ mod refused;
 pub mod request;
 mod room;
 mod search;
+pub mod secret_hex;
 mod settings;
 mod standing;
 mod state;

@@ -172,7 +172,7 @@ pub struct ReadOnlyRecord {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyRecord {
     /// The key.
-    #[serde(with = "secret_hex")]
+    #[serde(with = "crate::secret_hex")]
     pub secret: Secret,
 }
 
@@ -236,7 +236,7 @@ pub struct ChapRecord {
     /// CHAP_N.
     pub user: String,
     /// The secret, in hexadecimal: it may be any bytes.
-    #[serde(with = "secret_hex")]
+    #[serde(with = "crate::secret_hex")]
     pub secret: Secret,
     /// Whether a login goes without it, where that was said.
     #[serde(default)]
@@ -419,23 +419,5 @@ impl PresentationRecord {
             groups: self.groups.clone(),
             read_only: self.read_only,
         }
-    }
-}
-
-/// Secrets on their way to the store, which seals them.
-mod secret_hex {
-    use model::Secret;
-    use serde::de::Error;
-    use serde::{Deserialize, Deserializer, Serializer};
-    use zeroize::Zeroizing;
-
-    pub fn serialize<S: Serializer>(secret: &Secret, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&Zeroizing::new(crate::request::to_hex(secret.expose())))
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
-        let text = Zeroizing::new(String::deserialize(deserializer)?);
-        let bytes = crate::request::from_hex(&text).ok_or_else(|| D::Error::custom("a secret is hexadecimal"))?;
-        Secret::new(bytes).map_err(D::Error::custom)
     }
 }

@@ -26,6 +26,7 @@ mod presenting;
 mod read_only;
 mod ready;
 mod rest;
+mod secrets;
 mod serve;
 mod state;
 mod steps;

@@ -16,7 +16,8 @@ const FLOORS: [(&str, &[&str]); 4] = [
 ];
 
 /// The only edges between crates of `base`.
-const BASE_EDGES: [(&str, &str); 3] = [("shard", "block"), ("block", "simd"), ("model", "bounded")];
+const BASE_EDGES: [(&str, &str); 4] =
+    [("shard", "block"), ("block", "simd"), ("model", "bounded"), ("model", "secret")];
 
 /// The only edges between crates of `bin` (programs that are doors to others) and of `plane`.
 const DOORS: [(&str, &str); 8] = [

@@ -3,7 +3,7 @@
 
 use super::password::Kept;
 use control::Control;
-use model::{Name, Refusal, Role, Scope, Timestamp, code};
+use model::{Name, Refusal, Role, Scope, Secret, Timestamp, code};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,16 +42,10 @@ impl User {
 }
 
 /// What the numbers of an app are made of. Control seals what is called `secret`.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecondFactor {
-    /// In hexadecimal.
-    pub secret: String,
-}
-
-impl std::fmt::Debug for SecondFactor {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SecondFactor(…)")
-    }
+    #[serde(with = "control::secret_hex")]
+    pub secret: Secret,
 }
 
 /// What a program proves itself with.

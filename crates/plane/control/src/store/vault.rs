@@ -33,7 +33,7 @@ const FILE_BYTES_MAX: u64 = 256;
 pub struct Vault {
     /// Which key it is, for people: no part of the key.
     id: String,
-    cipher: XChaCha20Poly1305,
+    key: Secret,
     /// What the keys of pools are made of.
     pools: Secret,
     /// What tells it from another key of this ID: 32 bits of a hash.
@@ -91,11 +91,21 @@ impl Vault {
 
     /// None for a key of another length.
     pub(crate) fn of(id: String, key: &[u8], path: &Path) -> Option<Self> {
-        let cipher = XChaCha20Poly1305::new_from_slice(key).ok()?;
+        XChaCha20Poly1305::new_from_slice(key).ok()?;
         let pools = Sha3_256::new().chain_update(FOR_POOLS).chain_update(key).finalize();
         let check = Sha3_256::new().chain_update(FOR_CHECK).chain_update(key).finalize();
         let check = to_hex(check.first_chunk::<4>()?);
-        Some(Self { id, cipher, pools: Secret::new(pools.to_vec()).ok()?, check, path: path.to_owned() })
+        Some(Self {
+            id,
+            key: Secret::of(key.to_vec()),
+            pools: Secret::of(pools.to_vec()),
+            check,
+            path: path.to_owned(),
+        })
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new_from_slice(self.key.expose()).expect("its length was looked at")
     }
 
     /// Which key it is, for people: no part of the key.
@@ -123,7 +133,7 @@ impl Vault {
             }
             let nonce = random::<24>()?;
             let payload = Payload { msg: text.as_bytes(), aad: place.as_bytes() };
-            let sealed = self.cipher.encrypt(&nonce.into(), payload).expect("a secret is short");
+            let sealed = self.cipher().encrypt(&nonce.into(), payload).expect("a secret is short");
             text.zeroize();
             *text = format!("{SEALED}{}:{}:{}", self.id, to_hex(&nonce), to_hex(&sealed));
             Ok(())
@@ -160,7 +170,7 @@ impl Vault {
         let opened = nonce.zip(sealed).and_then(|(nonce, sealed)| {
             let nonce: [u8; 24] = nonce.try_into().ok()?;
             let payload = Payload { msg: &sealed, aad: place.as_bytes() };
-            String::from_utf8(self.cipher.decrypt(&nonce.into(), payload).ok()?).ok()
+            String::from_utf8(self.cipher().decrypt(&nonce.into(), payload).ok()?).ok()
         });
         *text = opened.ok_or_else(|| {
             let message = format!("the secret of {place} is not as it was sealed there");

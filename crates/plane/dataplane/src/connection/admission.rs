@@ -194,6 +194,6 @@ fn auth_of(proof: &Proof, weakest: ChapAlgorithm) -> Result<Auth, String> {
 }
 
 fn credential(chap: &Chap) -> Result<Credential, String> {
-    let secret = Secret::new(chap.secret.expose()).map_err(|why| why.to_string())?;
+    let secret = Secret::try_from(chap.secret.bare()).map_err(|why| why.to_string())?;
     Ok(Credential { name: chap.user.clone(), secret })
 }

@@ -1,8 +1,6 @@
 //! Secrets, and who has them.
 
 use std::fmt;
-use subtle::ConstantTimeEq;
-use zeroize::Zeroizing;
 
 /// The fewest bytes of a secret: RFC 7143 §9.2.1 asks for 96 bits where IPsec does not protect the connection.
 pub const SECRET_BYTES_MIN: usize = 12;
@@ -11,9 +9,9 @@ const SECRET_BYTES_MAX: usize = 255;
 /// The most bytes of a name: the bound of a text value (RFC 7143 §6.1).
 const NAME_BYTES_MAX: usize = 255;
 
-/// A CHAP secret: any bytes. Wiped from memory when dropped, never shown.
+/// A CHAP secret: any bytes. A clone is no copy.
 #[derive(Clone)]
-pub struct Secret(Zeroizing<Vec<u8>>);
+pub struct Secret(secret::Secret);
 
 /// Why something is no secret, as a sentence for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,27 +38,34 @@ impl Secret {
     ///
     /// *Errors*: a sentence for the operator.
     pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, SecretError> {
-        let bytes = Zeroizing::new(bytes.into());
-        match bytes.len() {
-            0..SECRET_BYTES_MIN => Err(SecretError::TooShort),
-            SECRET_BYTES_MIN..=SECRET_BYTES_MAX => Ok(Self(bytes)),
-            _ => Err(SecretError::TooLong),
-        }
+        secret::Secret::new(bytes).try_into()
     }
 
     /// A stand-in of usual length where no secret is known.
     pub(super) fn unknown() -> Self {
-        Self(Zeroizing::new(vec![0; 16]))
+        Self(secret::Secret::new([0; 16]))
     }
 
     pub(super) fn bytes(&self) -> &[u8] {
-        &self.0
+        self.0.expose()
     }
 
     /// True when both are the same bytes; takes the same time wherever they differ.
     #[must_use]
     pub fn equals(&self, other: &Self) -> bool {
-        self.0.as_slice().ct_eq(other.0.as_slice()).into()
+        self.0 == other.0
+    }
+}
+
+impl TryFrom<secret::Secret> for Secret {
+    type Error = SecretError;
+
+    fn try_from(bytes: secret::Secret) -> Result<Self, SecretError> {
+        match bytes.expose().len() {
+            0..SECRET_BYTES_MIN => Err(SecretError::TooShort),
+            SECRET_BYTES_MIN..=SECRET_BYTES_MAX => Ok(Self(bytes)),
+            _ => Err(SecretError::TooLong),
+        }
     }
 }
 

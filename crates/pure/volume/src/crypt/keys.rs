@@ -2,6 +2,7 @@
 
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
+use secret::Secret;
 use sha3::{Digest, Sha3_256};
 use std::fmt;
 use uuid::Uuid;
@@ -15,16 +16,16 @@ pub(crate) const SEALED_BYTES: usize = DATA_KEY_BYTES + TAG_BYTES;
 
 /// What the data of a family is encrypted with: two keys of 256 bits. Wiped when it goes.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct DataKey(Zeroizing<[u8; DATA_KEY_BYTES]>);
+pub(crate) struct DataKey(Secret);
 
 impl DataKey {
     pub(crate) fn of(bytes: [u8; DATA_KEY_BYTES]) -> Self {
-        Self(Zeroizing::new(bytes))
+        Self(Secret::new(*Zeroizing::new(bytes)))
     }
 
     /// The key of the data, and that of the places.
     pub(crate) fn halves(&self) -> (&[u8; 32], &[u8; 32]) {
-        let (data, rest) = self.0.split_first_chunk().expect("it has 64 bytes");
+        let (data, rest) = self.0.expose().split_first_chunk().expect("it has 64 bytes");
         (data, rest.first_chunk().expect("it has 64 bytes"))
     }
 }
@@ -100,7 +101,7 @@ pub enum KeyError {
 /// What wraps the data keys of a pool. Wiped when it goes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PoolKey {
-    key: Zeroizing<[u8; 32]>,
+    key: Secret,
     id: KeyId,
 }
 
@@ -117,7 +118,7 @@ impl PoolKey {
         let key = Zeroizing::new(key);
         let named = digest(b"blockyard pool key, its name\0", key.as_slice(), &[]);
         let id = KeyId(*named.first_chunk().expect("a digest has 32 bytes"));
-        Self { key, id }
+        Self { key: Secret::new(*key), id }
     }
 
     /// The key of `pool` on the node with this secret: another one for each pool and each node.
@@ -134,12 +135,12 @@ impl PoolKey {
 
     /// The key itself.
     #[must_use]
-    pub fn bytes(&self) -> &[u8; 32] {
-        &self.key
+    pub fn bytes(&self) -> &[u8] {
+        self.key.expose()
     }
 
     pub(crate) fn wrap(&self, family: Uuid, key: &NewKey) -> WrappedKey {
-        let payload = Payload { msg: key.key.0.as_slice(), aad: family.as_bytes() };
+        let payload = Payload { msg: key.key.0.expose(), aad: family.as_bytes() };
         let sealed = self.cipher().encrypt(&key.nonce.into(), payload).expect("a key is short");
         let sealed = sealed.try_into().expect("the cipher adds a tag of 16 bytes");
         WrappedKey { wrapped_with: self.id, nonce: key.nonce, sealed }
@@ -156,7 +157,7 @@ impl PoolKey {
     }
 
     fn cipher(&self) -> XChaCha20Poly1305 {
-        XChaCha20Poly1305::new(self.key.as_slice().try_into().expect("the key has the cipher's length"))
+        XChaCha20Poly1305::new(self.key.expose().try_into().expect("the key has the cipher's length"))
     }
 }
 
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(key(1, 1), key(1, 1));
         assert_ne!(key(1, 1).id(), key(1, 2).id());
         assert_ne!(key(1, 1).id(), key(2, 1).id());
-        let again = PoolKey::of(*key(1, 1).bytes());
+        let again = PoolKey::of(key(1, 1).bytes().try_into().expect("32 bytes"));
         assert_eq!(again.id(), key(1, 1).id());
         assert_eq!(format!("{again:?}"), format!("PoolKey({})", again.id()), "and do not show");
     }

@@ -1,0 +1,138 @@
+//! Secrets: CHAP secrets, keys of pools and volumes, passwords that the array sends.
+//!
+//! A secret lies in memory once, however many hold it: a clone is another owner of the same bytes. They lie in pages of their own, which the
+//! kernel neither writes to swap (`mlock`) nor into a core dump (`MADV_DONTDUMP`), and are overwritten when the last owner is gone.
+//! Nothing here may copy a secret to the heap; who has to, for an answer or a file, wipes the copy (`zeroize`).
+
+use memmap2::{Advice, MmapMut};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use subtle::ConstantTimeEq;
+use zeroize::{Zeroize, Zeroizing};
+
+/// The system has refused to lock a page.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Bytes that nobody may see. Shows itself to no log.
+#[derive(Clone)]
+pub struct Secret(Arc<Memory>);
+
+enum Memory {
+    /// Pages of its own, of which the secret has the first bytes.
+    Pages(MmapMut, usize),
+    /// None where the system gives no pages.
+    Heap(Zeroizing<Vec<u8>>),
+}
+
+impl Secret {
+    /// The secret that `bytes` are. What they came in is wiped.
+    #[must_use]
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = Zeroizing::new(bytes.into());
+        let memory = match pages(&bytes) {
+            Ok(pages) => Memory::Pages(pages, bytes.len()),
+            Err(_) => {
+                REFUSED.store(true, Ordering::Relaxed);
+                Memory::Heap(bytes)
+            }
+        };
+        Self(Arc::new(memory))
+    }
+
+    /// The bytes themselves.
+    #[must_use]
+    pub fn expose(&self) -> &[u8] {
+        match &*self.0 {
+            Memory::Pages(pages, len) => pages.get(..*len).unwrap_or_default(),
+            Memory::Heap(bytes) => bytes,
+        }
+    }
+}
+
+/// Locked pages that begin with `bytes`. Where the limit of locked memory (`RLIMIT_MEMLOCK`) is reached they are not locked.
+fn pages(bytes: &[u8]) -> std::io::Result<MmapMut> {
+    let mut pages = MmapMut::map_anon(bytes.len().max(1))?;
+    let kept = pages.lock().and_then(|()| pages.advise(Advice::DontDump));
+    if kept.is_err() {
+        REFUSED.store(true, Ordering::Relaxed);
+    }
+    pages.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    Ok(pages)
+}
+
+/// True when each secret so far has its locked pages; false once the system has refused one.
+#[must_use]
+pub fn all_are_locked() -> bool {
+    !REFUSED.load(Ordering::Relaxed)
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Self::Pages(pages, _) = self {
+            pages.as_mut().zeroize();
+        }
+    }
+}
+
+impl PartialEq for Secret {
+    /// Takes as long wherever they differ.
+    fn eq(&self, other: &Self) -> bool {
+        self.expose().ct_eq(other.expose()).into()
+    }
+}
+
+impl Eq for Secret {}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The flags of the mapping that holds this address, as the kernel tells them.
+    fn flags_of(address: usize) -> String {
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux has it");
+        let mut inside = false;
+        for line in maps.lines() {
+            if let Some((from, to)) = line.split(' ').next().and_then(|range| range.split_once('-')) {
+                let bound = |text| usize::from_str_radix(text, 16).ok();
+                inside = bound(from).zip(bound(to)).is_some_and(|(from, to)| (from..to).contains(&address));
+            } else if let Some(flags) = line.strip_prefix("VmFlags:").filter(|_| inside) {
+                return flags.to_owned();
+            }
+        }
+        panic!("no mapping has {address:x}");
+    }
+
+    #[test]
+    fn secret_lies_once_in_pages_that_are_locked_and_not_dumped() {
+        let secret = Secret::new(b"correct horse battery".to_vec());
+        let other = secret.clone();
+        assert_eq!(secret.expose(), b"correct horse battery");
+        assert_eq!(secret.expose().as_ptr(), other.expose().as_ptr(), "a clone is no copy");
+        let flags = flags_of(secret.expose().as_ptr().addr());
+        assert!(flags.contains(" dd"), "it would be dumped: {flags}");
+        // Where little may be locked (RLIMIT_MEMLOCK), it is told.
+        assert_eq!(flags.contains(" lo"), all_are_locked(), "{flags}");
+    }
+
+    #[test]
+    fn secret_equality_sees_length_and_bytes() {
+        let secret = |text: &str| Secret::new(text.as_bytes());
+        assert_eq!(secret("abcdefghijkl"), secret("abcdefghijkl"));
+        assert_ne!(secret("abcdefghijkl"), secret("abcdefghijkm"));
+        assert_ne!(secret("abcdefghijkl"), secret("abcdefghijklm"));
+        assert_eq!(secret(""), secret(""));
+    }
+
+    #[test]
+    fn secret_shows_itself_to_no_log_and_may_be_long() {
+        let secret = Secret::new(vec![7; 10_000]);
+        assert_eq!((secret.expose().len(), format!("{secret:?}")), (10_000, "Secret(…)".to_owned()));
+    }
+}

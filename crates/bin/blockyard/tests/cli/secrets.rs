@@ -1,0 +1,104 @@
+//! What somebody finds who reads the daemon's memory: each secret once, in locked pages, and no copy that something left behind.
+
+use crate::serve::{Daemon, ask, cell, end, good, start, wait_until_served};
+use rustix::process::Signal;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const SECRET: &str = "Vm7-not-in-any-dictionary";
+const OURS: &str = "Kq3-neither-is-this-one-here";
+const PASSWORD: &str = "a passphrase of Zulu-9 words";
+
+/// Writable memory of a process: where each mapping begins, its flags and what it holds.
+fn memory_of(Daemon(child): &Daemon) -> Vec<(String, Vec<u8>)> {
+    let folder = format!("/proc/{}", child.id());
+    let maps = std::fs::read_to_string(format!("{folder}/smaps")).expect("it runs");
+    let memory = std::fs::File::open(format!("{folder}/mem")).expect("root may read it");
+    let mut found: Vec<(String, Vec<u8>)> = Vec::new();
+    for line in maps.lines() {
+        let mut words = line.split_whitespace();
+        let range = words.next().and_then(|range| range.split_once('-'));
+        let bound = |text| u64::from_str_radix(text, 16).ok();
+        if let Some((from, to)) = range.and_then(|(from, to)| bound(from).zip(bound(to))) {
+            let rights = words.next().unwrap_or("");
+            // Slabs of buffers and caches are never touched where no volume is.
+            let len = if rights.starts_with("rw") && to - from < 1 << 28 { to - from } else { 0 };
+            let mut bytes = vec![0; usize::try_from(len).expect("it fits")];
+            let _ = memory.read_at(&mut bytes, from);
+            found.push((String::new(), bytes));
+        } else if let (Some(flags), Some(last)) = (line.strip_prefix("VmFlags:"), found.last_mut()) {
+            last.0 = format!("{flags} ");
+        }
+    }
+    found
+}
+
+/// The flags of the mappings that hold `text`, once for each time that it is there.
+fn places(memory: &[(String, Vec<u8>)], text: &[u8]) -> Vec<String> {
+    let count = |bytes: &[u8]| bytes.windows(text.len()).filter(|window| *window == text).count();
+    memory.iter().flat_map(|(flags, bytes)| std::iter::repeat_n(flags.clone(), count(bytes))).collect()
+}
+
+#[track_caller]
+fn assert_once(daemon: &Daemon, secret: &str, when: &str) {
+    let memory = memory_of(daemon);
+    let found = places(&memory, secret.as_bytes());
+    assert_eq!(found.len(), 1, "{when}, {secret} is there {} times", found.len());
+    assert!(found[0].contains(" lo ") && found[0].contains(" dd "), "{when}, {secret} lies in{}", found[0]);
+    let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(places(&memory, hex.as_bytes()), Vec::<String>::new(), "{when}, in hexadecimal");
+}
+
+fn log_in(dir: &Path) {
+    let portal = cell(dir, "portal", 0);
+    let url = format!("iscsi://web%{SECRET}@{portal}/{}/0", cell(dir, "target", 1));
+    let out = std::process::Command::new("iscsi-inq")
+        .args(["-i", "iqn.2001-04.com.example:web", &url])
+        .output()
+        .expect("libiscsi-bin");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+fn secrets_lie_once_in_locked_memory_and_nothing_leaves_copies() {
+    if !rustix::process::geteuid().is_root() {
+        println!("only root reads another process' memory: not tried");
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let dir = dir.path();
+    for (file, text) in [("secret", SECRET), ("ours", OURS), ("password", PASSWORD)] {
+        std::fs::write(dir.join(file), text).expect("a file");
+    }
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    good(dir, "volume create v 16MiB --ram");
+    good(
+        dir,
+        "host add web --initiator iqn.2001-04.com.example:web --chap-secret-file secret --mutual-secret-file ours",
+    );
+    good(dir, "present v web");
+    assert_once(&daemon, SECRET, "after the host was added");
+    assert_once(&daemon, OURS, "after the host was added");
+    for _ in 0..3 {
+        log_in(dir);
+        good(dir, "export");
+        good(dir, "host show web");
+        good(dir, "host change web --address 127.0.0.0/8");
+        good(dir, "host change web --address 0.0.0.0/0");
+    }
+    assert_once(&daemon, SECRET, "after logins and changes");
+    good(dir, "user add alice --role admin --password-file password");
+    let memory = memory_of(&daemon);
+    assert!(places(&memory, PASSWORD.as_bytes()).is_empty(), "a password is kept as a hash alone");
+    assert!(end(&mut daemon, Signal::TERM).success());
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    assert_once(&daemon, SECRET, "after a start");
+    log_in(dir);
+    assert_once(&daemon, SECRET, "after a start and a login");
+    good(dir, "host remove web --force");
+    assert!(places(&memory_of(&daemon), SECRET.as_bytes()).is_empty(), "it is wiped with its host");
+    assert!(ask(dir, &["doctor"]).stdout.contains("lie in locked memory"));
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
