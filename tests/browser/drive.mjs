@@ -152,9 +152,18 @@ await test('a disk fails, the dashboard leads to its replacement, and the data i
   await confirm.waitFor({ state: 'detached' });
   await go(page, '');
   await page.getByText('pool tank is degraded').first().waitFor();
+  // Status and alerts are one list: who sees the one sees the other.
+  await page.getByRole('link', { name: '1 alert' }).waitFor();
+  same(cli('alert', 'active').map((alert) => alert.code).join(), 'BY-E302', 'what is alerted at that moment');
   await page.screenshot({ path: `${shots}degraded.png`, fullPage: true });
   await accessible(page, 'the dashboard of a degraded array');
   await looks('pool-degraded', 'pools/tank', (other) => evenStripes(other, 'failed'));
+  for (const place of ['pools/tank', 'volumes/tank/vm1']) {
+    await go(page, place);
+    const list = page.getByRole('region', { name: 'Problems' });
+    await list.getByText('pool tank: degraded').waitFor();
+    await list.getByRole('link', { name: 'Replace disk d2' }).waitFor();
+  }
   const rebuilding = await (await fetch(`${ADDRESS}api/v1/pools`)).json();
   const [group] = rebuilding.pools[0].groups;
   Object.assign(group, { state: 'rebuilding', rebuild: { done_bytes: 2 ** 28, total_bytes: 2 ** 29 } });
@@ -174,6 +183,11 @@ await test('a disk fails, the dashboard leads to its replacement, and the data i
   await page.getByRole('link', { name: 'To pool tank' }).waitFor();
   await until('the pool is whole again', () => cli('pool', 'list')[0].state === 'healthy', 60);
   await page.getByText('pool tank is healthy').waitFor();
+  await go(page, '');
+  await page.getByText('All good').waitFor();
+  same(await page.getByRole('region', { name: 'Verdict' }).getByRole('link', { name: /alert/ }).count(), 0, 'alerts beside a healthy pool');
+  same(await page.getByRole('region', { name: 'What to do' }).count() + await page.getByRole('link', { name: /^Replace disk/ }).count(), 0, 'what is to be done about a healthy pool');
+  same(cli('alert', 'active').length, 0, 'active alerts');
   await qemuIo(iqn, initiator, 'read -P 0xa5 0 8M');
 });
 
@@ -346,6 +360,8 @@ await test('an exported pool is imported read-only and for writing; lost map and
   await dialog.getByText('serve again when pool dent is exported and imported again').waitFor();
   await losses.waitFor({ state: 'detached' });
   await page.keyboard.press('Escape');
+  const { check } = await (await fetch(`${ADDRESS}api/v1/pools/dent/check`)).json();
+  same(check.findings.map(({ volume, kind, what }) => `${volume} ${kind} ${what.split(';')[0]}`).join(), 'dent/v held its map was repaired', 'what is left to do');
 
   // The refusal of a redo log that is damaged on every copy is made up here, in the array's words; all else is the array's.
   const bodies = [];

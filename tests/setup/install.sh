@@ -59,3 +59,11 @@ need_rust() {
     curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain "$wanted" --component clippy rustfmt ||
         die "Rust $wanted is not here and could not be had from sh.rustup.rs; install it and start again"
 }
+
+# need_cargo_deny — `cargo deny` of this version is there; without optimisation it is built in two minutes.
+need_cargo_deny() {
+    wanted=0.20.2
+    case $(cargo deny --version 2>/dev/null) in *" $wanted") return 0 ;; esac
+    say "installing cargo-deny $wanted"
+    cargo install --quiet --debug --locked --force "cargo-deny@$wanted" || die "cargo-deny $wanted could not be installed; look at the message of cargo above"
+}

@@ -19,3 +19,10 @@ export function wayOut(trouble: { subject: string; action: string }, pools: Pool
 
 /** The command in a text, if there is one. */
 export const commandIn = (text: string): string | undefined => /blockyard [a-z].*$/.exec(text)?.[0];
+
+/** True where the problem is about the pool, its log or one of its volumes. */
+export const concernsPool = ({ subject }: { subject: string }, name: string): boolean =>
+  subject === `pool ${name}` || subject === `log of pool ${name}` || subject.startsWith(`volume ${name}/`);
+
+/** True where the problem is about the volume. */
+export const concernsVolume = ({ subject }: { subject: string }, name: string): boolean => subject === `volume ${name}`;

@@ -50,13 +50,10 @@ impl Forwarder {
     }
 }
 
-/// True where the program is installed.
-fn is_here(program: &str) -> bool {
+/// The program is installed.
+fn need(program: &str) {
     let runs = Command::new(program).arg("--help").stdin(Stdio::null()).output().is_ok();
-    if !runs {
-        eprintln!("{program} is not installed: its lines are not tried");
-    }
-    runs
+    assert!(runs, "{program} is not installed; ./test installs it");
 }
 
 /// What a line as it was printed says when a shell runs it, with what is to be typed on its standard input.
@@ -103,9 +100,7 @@ fn qemu_sees(printed: &str, mib: u32) {
 
 #[test]
 fn printed_lines_reach_the_volume_under_every_form_of_a_lun() {
-    if !is_here("iscsi-ls") || !is_here("qemu-system-x86_64") || !is_here("qemu-img") {
-        return;
-    }
+    ["iscsi-ls", "qemu-system-x86_64", "qemu-img"].into_iter().for_each(need);
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
     let (mut daemon, _) = furnished(dir);
@@ -130,9 +125,7 @@ fn printed_lines_reach_the_volume_under_every_form_of_a_lun() {
 
 #[test]
 fn hosts_behind_a_forwarder_find_the_target_and_are_redirected_where_they_can_follow() {
-    if !is_here("iscsi-ls") || !is_here("iscsi-inq") || !is_here("qemu-system-x86_64") {
-        return;
-    }
+    ["iscsi-ls", "iscsi-inq", "qemu-system-x86_64"].into_iter().for_each(need);
     let dir = tempfile::tempdir().expect("a folder");
     let dir = dir.path();
     let (mut daemon, portal) = furnished(dir);

@@ -189,7 +189,10 @@ pub(super) fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem
     let pool_missing = pools.iter().any(|pool| pool.state == PoolState::Missing);
     if let Some(health) = disk.health.as_ref().filter(|health| health.is_failing()) {
         let meaning = health.complaints().join(", ");
-        let action = format!("replace it with blockyard disk replace {name} NEW --force");
+        let action = match spoken_for {
+            true => format!("replace it with blockyard disk replace {name} NEW --force"),
+            false => format!("do not use it; remove it with blockyard disk remove {name}"),
+        };
         let (severity, subject) = (Severity::Critical, format!("disk {name}"));
         return Some(Problem { severity, subject, state: "failing".to_owned(), meaning, action });
     }

@@ -19,6 +19,10 @@ pub async fn check<W: World>(
     let pool = find(&seat, &pool)?;
     let checked = if repair { pool.pool.repair(accept_loss).await } else { pool.pool.check().await };
     let checked = checked.map_err(|error| refusal(&error, &pool))?;
+    if repair && accept_loss {
+        let lost = checked.findings.iter().filter(|finding| finding.kind == FindingKind::Lost);
+        pool.hold_until_opened_again(&lost.map(|finding| finding.family).collect::<Vec<_>>());
+    }
     let finding = |finding: &volume::Finding| CheckFinding {
         volume: pool.family_name(finding.family),
         kind: kind_of(finding.kind),

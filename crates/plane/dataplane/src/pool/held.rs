@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use volume::Uuid;
 
+/// Why a volume does not serve whose map was repaired.
+const REPAIRED: &str = "its map was repaired; export and import the pool, or restart the daemon, to use what is left";
+
 /// The volumes that do not serve, and why.
 #[derive(Default)]
 pub(super) struct Held(RefCell<BTreeMap<Uuid, String>>);
@@ -92,6 +95,18 @@ impl<W: World> OpenPool<W> {
             Some(VolumeReport::away(name, id, size, block_bytes, backend, (VolumeState::Failed, why)))
         };
         held.filter_map(report).collect()
+    }
+
+    /// The maps of these families were repaired: those of their volumes that do not serve wait for nothing else.
+    pub(super) fn hold_until_opened_again(&self, families: &[Uuid]) {
+        let mut held = self.held.0.borrow_mut();
+        for family in self.pool.status().families {
+            let volumes: Vec<Uuid> = family.volumes.iter().map(|volume| volume.id).collect();
+            if volumes.iter().any(|volume| families.contains(volume)) {
+                let its = held.iter_mut().filter(|(volume, _)| volumes.contains(volume));
+                its.for_each(|(_, why)| REPAIRED.clone_into(why));
+            }
+        }
     }
 
     /// What a check says of the volumes that do not serve.

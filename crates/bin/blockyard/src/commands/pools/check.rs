@@ -6,7 +6,7 @@ use crate::confirm;
 use crate::failure::Failure;
 use crate::output::put;
 use control::request::RepairPool;
-use model::{CheckFinding, Name, PoolCheck, Refusal, code};
+use model::{CheckFinding, CheckKind, Name, PoolCheck, Refusal, code};
 
 /// What was found is printed; exit code 1 when something is wrong.
 pub fn check(desk: &Desk, name: &Name) -> Result<(), Failure> {
@@ -51,10 +51,11 @@ pub fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> Result<
         } else if found.findings.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
             say_losses(name, &found);
             Err(Failure::Said)
+        } else if found.findings.iter().all(|finding| finding.kind == CheckKind::Held) {
+            eprintln!("blockyard: there is nothing to repair; each line above says what its volume waits for");
+            Err(Failure::Said)
         } else {
-            eprintln!(
-                "blockyard: nothing of this can be put right here; copy what can be read, and make the volume anew"
-            );
+            eprintln!("blockyard: this cannot be repaired; copy what can be read and create the volume again");
             Err(Failure::Said)
         };
     }
@@ -68,7 +69,12 @@ pub fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> Result<
     }
     let answer = desk.client.post(&format!("{}/check", pool_path(name)), &RepairPool { accept_loss }, "check")?;
     let (_, left) = ask(desk, name)?;
-    desk.out.done(&answer, &format!("pool {name} is repaired; {} findings are left", left.findings.len()))?;
+    let left_over = match left.findings.len() {
+        0 => "no finding is left".to_owned(),
+        1 => "1 finding is left".to_owned(),
+        many => format!("{many} findings are left"),
+    };
+    desk.out.done(&answer, &format!("pool {name} is repaired; {left_over}"))?;
     if repairable.iter().any(|finding| finding.kind.is_repaired_at_a_loss()) {
         desk.out
             .said("Volumes that did not open serve again when the pool is imported again or the daemon restarts.")?;
