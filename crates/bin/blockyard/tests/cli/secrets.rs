@@ -1,9 +1,10 @@
 //! What somebody finds who reads the daemon's memory: each secret once, in locked pages, and no copy that something left behind.
 
-use crate::serve::{Daemon, ask, cell, end, good, start, wait_until_served};
+use crate::serve::{Daemon, PATIENCE, ask, cell, end, good, start, wait_until_served};
 use rustix::process::Signal;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const SECRET: &str = "Vm7-not-in-any-dictionary";
 const OURS: &str = "Kq3-neither-is-this-one-here";
@@ -39,14 +40,31 @@ fn places(memory: &[(String, Vec<u8>)], text: &[u8]) -> Vec<String> {
     memory.iter().flat_map(|(flags, bytes)| std::iter::repeat_n(flags.clone(), count(bytes))).collect()
 }
 
+/// What is so in the daemon's memory soon: a request lies in the buffer of its connection until that is closed.
+#[track_caller]
+fn wait_for_memory(daemon: &Daemon, what: &str, is_so: impl Fn(&[(String, Vec<u8>)]) -> bool) {
+    let begun = Instant::now();
+    while !is_so(&memory_of(daemon)) {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
 #[track_caller]
 fn assert_once(daemon: &Daemon, secret: &str, when: &str) {
-    let memory = memory_of(daemon);
-    let found = places(&memory, secret.as_bytes());
-    assert_eq!(found.len(), 1, "{when}, {secret} is there {} times", found.len());
-    assert!(found[0].contains(" lo ") && found[0].contains(" dd "), "{when}, {secret} lies in{}", found[0]);
     let hex: String = secret.bytes().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(places(&memory, hex.as_bytes()), Vec::<String>::new(), "{when}, in hexadecimal");
+    wait_for_memory(daemon, &format!("{when}, {secret} is not there once, locked"), |memory| {
+        let found = places(memory, secret.as_bytes());
+        let locked = found.len() == 1 && found[0].contains(" lo ") && found[0].contains(" dd ");
+        locked && places(memory, hex.as_bytes()).is_empty()
+    });
+}
+
+#[track_caller]
+fn assert_gone(daemon: &Daemon, secret: &str, when: &str) {
+    wait_for_memory(daemon, &format!("{when}, {secret} is there still"), |memory| {
+        places(memory, secret.as_bytes()).is_empty()
+    });
 }
 
 fn log_in(dir: &Path) {
@@ -89,8 +107,7 @@ fn secrets_lie_once_in_locked_memory_and_nothing_leaves_copies() {
     }
     assert_once(&daemon, SECRET, "after logins and changes");
     good(dir, "user add alice --role admin --password-file password");
-    let memory = memory_of(&daemon);
-    assert!(places(&memory, PASSWORD.as_bytes()).is_empty(), "a password is kept as a hash alone");
+    assert_gone(&daemon, PASSWORD, "a password is kept as a hash alone");
     assert!(end(&mut daemon, Signal::TERM).success());
     let mut daemon = start(dir);
     wait_until_served(dir);
@@ -98,7 +115,7 @@ fn secrets_lie_once_in_locked_memory_and_nothing_leaves_copies() {
     log_in(dir);
     assert_once(&daemon, SECRET, "after a start and a login");
     good(dir, "host remove web --force");
-    assert!(places(&memory_of(&daemon), SECRET.as_bytes()).is_empty(), "it is wiped with its host");
+    assert_gone(&daemon, SECRET, "after its host was removed");
     assert!(ask(dir, &["doctor"]).stdout.contains("lie in locked memory"));
     assert!(end(&mut daemon, Signal::TERM).success());
 }
