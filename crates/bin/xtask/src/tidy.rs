@@ -2,6 +2,7 @@
 
 mod edges;
 mod locks;
+mod modules;
 mod overflow;
 mod ratchet;
 mod rows;
@@ -14,7 +15,7 @@ use std::fmt;
 use std::path::Path;
 
 /// One broken rule: where, and what is wrong in a sentence.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
     place: String,
     what: String,
@@ -40,6 +41,9 @@ pub fn run(root: &Path) -> Result<bool> {
     let mut findings = edges::check(root)?;
     for source in &sources {
         findings.extend(source.check());
+    }
+    for (name, circle) in modules::circles(&sources) {
+        println!("{name}: {} modules import each other in a circle: {}", circle.len(), circle.join(" "));
     }
     findings.extend(ratchet.check(&sources));
     findings.extend(rust::check_paths(&tree));

@@ -5,7 +5,7 @@ mod visit;
 use super::Finding;
 use super::tree::{TextFile, Tree};
 use anyhow::{Context, Result};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Words that name nothing.
 const EMPTY_WORDS: [&str; 10] =
@@ -29,6 +29,12 @@ pub struct Source {
     pub production_lines: usize,
     /// The functions outside `#[cfg(test)]`.
     pub functions: Vec<Function>,
+    /// Paths outside `#[cfg(test)]` that begin with `crate`, `super` or `self`.
+    pub paths: Vec<Vec<String>>,
+    /// Paths of `use` items that begin with a module of the file's own: what a crate's root re-exports.
+    pub root_exports: Vec<Vec<String>>,
+    /// The methods of inherent impls outside `#[cfg(test)]`, by the type's name.
+    pub methods: BTreeMap<String, usize>,
     /// Every name that the file gives, with its line.
     names: Vec<(Name, usize)>,
     unsafe_lines: Vec<usize>,
@@ -118,6 +124,13 @@ pub fn check_paths(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings.into_iter().collect()
+}
+
+/// Sources of these paths and texts.
+#[cfg(test)]
+pub fn sources_of(files: &[(String, &str)]) -> Vec<Source> {
+    let file = |(path, text): &(String, &str)| TextFile { path: path.clone(), text: (*text).to_owned() };
+    files.iter().map(|one| Source::parse(&file(one)).expect("it parses")).collect()
 }
 
 /// The names of all tests in the sources.

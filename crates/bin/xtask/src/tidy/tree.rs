@@ -5,7 +5,9 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 
-const LEFT_BEHIND: [&str; 5] = ["target", "var", "node_modules", "corpus", "artifacts"];
+const LEFT_BEHIND: [&str; 4] = ["var", "node_modules", "corpus", "artifacts"];
+/// What cargo builds. Elsewhere a folder of this name holds sources.
+const BUILT: [&str; 2] = ["target", "fuzz/target"];
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// One text file: its path from the root with forward slashes, and its text.
@@ -37,7 +39,10 @@ impl Tree {
             let name = name.to_string_lossy();
             let kind = entry.file_type()?;
             if kind.is_dir() {
-                if !LEFT_BEHIND.contains(&&*name) && name != ".git" {
+                let path = entry.path();
+                let is_built =
+                    path.strip_prefix(root).is_ok_and(|path| BUILT.iter().any(|built| path == Path::new(built)));
+                if !LEFT_BEHIND.contains(&&*name) && name != ".git" && !is_built {
                     self.descend(root, &entry.path())?;
                 }
             } else if kind.is_file() && entry.metadata()?.len() <= FILE_BYTES_MAX {

@@ -118,7 +118,19 @@ impl<'a> Visit<'a> for Walk {
         visit::visit_trait_item_fn(self, item);
     }
 
+    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
+        self.inside(&item.attrs, item, |walk| walk.uses(&item.tree, &mut Vec::new()));
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        self.path(path.segments.iter().map(|segment| segment.ident.to_string()).collect());
+        visit::visit_path(self, path);
+    }
+
     fn visit_item_impl(&mut self, item: &'a syn::ItemImpl) {
+        if self.test_depth == 0 && item.trait_.is_none() && !item.attrs.iter().any(is_cfg_test) {
+            self.methods_of(item);
+        }
         if let Some(unsafety) = &item.unsafety {
             self.mark_unsafe(unsafety.span());
         }
@@ -168,6 +180,37 @@ impl<'a> Visit<'a> for Walk {
 }
 
 impl Walk {
+    /// Notes each path of a `use`.
+    fn uses(&mut self, tree: &syn::UseTree, before: &mut Vec<String>) {
+        match tree {
+            syn::UseTree::Path(path) => {
+                before.push(path.ident.to_string());
+                self.uses(&path.tree, before);
+                before.pop();
+            }
+            syn::UseTree::Group(group) => group.items.iter().for_each(|item| self.uses(item, before)),
+            syn::UseTree::Name(name) => self.path([before.as_slice(), &[name.ident.to_string()]].concat()),
+            syn::UseTree::Rename(rename) => self.path([before.as_slice(), &[rename.ident.to_string()]].concat()),
+            syn::UseTree::Glob(_) => self.path(before.clone()),
+        }
+    }
+
+    fn path(&mut self, path: Vec<String>) {
+        let is_inside = path.first().is_some_and(|first| ["crate", "super", "self"].contains(&first.as_str()));
+        if path.len() > 1 && self.test_depth == 0 {
+            let list = if is_inside { &mut self.source.paths } else { &mut self.source.root_exports };
+            list.push(path);
+        }
+    }
+
+    fn methods_of(&mut self, item: &syn::ItemImpl) {
+        let syn::Type::Path(of) = &*item.self_ty else { return };
+        let Some(name) = of.path.segments.last().map(|segment| segment.ident.to_string()) else { return };
+        let is_method =
+            |item: &&syn::ImplItem| matches!(item, syn::ImplItem::Fn(method) if !method.attrs.iter().any(is_cfg_test));
+        *self.source.methods.entry(name).or_default() += item.items.iter().filter(is_method).count();
+    }
+
     /// Reads the test names of a `proptest!` block, whose argument lists are no Rust syntax.
     fn proptest(&mut self, call: &syn::Macro) {
         let mut after_fn = false;

@@ -1,0 +1,160 @@
+//! The modules of each crate: which of them import each other in a circle, and how many methods a type has.
+//!
+//! A module is a top-level one: what lies below it belongs to it. The crate's root belongs to none: names that it re-exports are looked up
+//! where they come from.
+
+use super::rust::Source;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Each crate's largest circle of modules that import each other, in their order; crates without one are left out.
+pub fn circles(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
+    let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
+    for source in sources {
+        if let Some((name, _)) = place(&source.path) {
+            crates.entry(name).or_default().push(source);
+        }
+    }
+    let largest = |sources: Vec<&Source>| largest_circle(&imports(&sources));
+    let found = crates.into_iter().map(|(name, sources)| (name.to_owned(), largest(sources)));
+    found.filter(|(_, circle)| !circle.is_empty()).collect()
+}
+
+/// The methods of each type, as `crate::Type`.
+pub fn methods(sources: &[Source]) -> BTreeMap<String, usize> {
+    let mut all = BTreeMap::new();
+    for source in sources {
+        let Some((name, _)) = place(&source.path) else { continue };
+        for (of, count) in &source.methods {
+            *all.entry(format!("{name}::{of}")).or_default() += count;
+        }
+    }
+    all
+}
+
+/// The crate of a source file, and its path in modules: `crates/pure/raid/src/redo/ring.rs` is `raid`, `[redo, ring]`.
+fn place(path: &str) -> Option<(&str, Vec<&str>)> {
+    let (_floor, rest) = path.strip_prefix("crates/")?.split_once('/')?;
+    let (name, inside) = rest.split_once("/src/")?;
+    let inside = inside.strip_suffix(".rs")?;
+    let modules = if ["lib", "main"].contains(&inside) { Vec::new() } else { inside.split('/').collect() };
+    Some((name, modules))
+}
+
+type Imports<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+
+fn imports<'a>(sources: &[&'a Source]) -> Imports<'a> {
+    let of = |source: &'a Source| place(&source.path).map(|(_, modules)| modules).unwrap_or_default();
+    let modules: BTreeSet<&str> = sources.iter().filter_map(|source| of(source).first().copied()).collect();
+    // What the root re-exports, by name.
+    let mut exported: BTreeMap<&str, &str> = BTreeMap::new();
+    for source in sources.iter().filter(|source| of(source).is_empty()) {
+        for path in &source.root_exports {
+            if let [module, .., name] = path.as_slice()
+                && modules.contains(module.as_str())
+            {
+                exported.insert(name, module);
+            }
+        }
+    }
+    let mut all = Imports::new();
+    for source in sources {
+        let own = of(source);
+        let Some(module) = own.first().copied() else { continue };
+        let used = all.entry(module).or_default();
+        for path in &source.paths {
+            let Some(target) = target_of(path, &own) else { continue };
+            let found = modules.get(target).copied().or_else(|| exported.get(target).copied());
+            used.extend(found.filter(|found| *found != module));
+        }
+    }
+    all
+}
+
+/// The first word behind the crate's root that a path means, written in the module `own`; none where it stays inside `own`.
+fn target_of<'a>(path: &'a [String], own: &[&str]) -> Option<&'a str> {
+    let ups = path.iter().take_while(|word| *word == "super").count();
+    match path.first()?.as_str() {
+        "crate" => path.get(1).map(String::as_str),
+        "super" if ups == own.len() => path.get(ups).map(String::as_str),
+        _ => None,
+    }
+}
+
+/// The largest set of modules each of which reaches each other one.
+fn largest_circle(imports: &Imports<'_>) -> Vec<String> {
+    let reached = |from: &str| {
+        let mut seen = BTreeSet::new();
+        let mut next: Vec<&str> = imports.get(from).into_iter().flatten().copied().collect();
+        while let Some(module) = next.pop() {
+            if seen.insert(module) {
+                next.extend(imports.get(module).into_iter().flatten());
+            }
+        }
+        seen
+    };
+    let reach: BTreeMap<&str, BTreeSet<&str>> = imports.keys().map(|module| (*module, reached(module))).collect();
+    let circle = |module: &&str| -> Vec<String> {
+        let both = reach[module].iter().filter(|other| reach.get(*other).is_some_and(|back| back.contains(module)));
+        both.map(|other| (*other).to_owned()).collect()
+    };
+    imports.keys().map(circle).max_by_key(Vec::len).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rust::sources_of;
+    use super::*;
+
+    fn circle_of(files: &[(&str, &str)]) -> Vec<String> {
+        let files: Vec<_> = files.iter().map(|(name, text)| (format!("crates/pure/x/src/{name}"), *text)).collect();
+        circles(&sources_of(&files)).remove("x").unwrap_or_default()
+    }
+
+    #[test]
+    fn modules_that_import_each_other_are_a_circle_however_it_is_written() {
+        for back in [
+            "use crate::a::A;",
+            "use super::a::A;",
+            "use crate::{b, a::{A, B}};",
+            "fn f(_: crate::a::A) {}",
+            "use crate::A;",
+        ] {
+            let found =
+                circle_of(&[("lib.rs", "mod a; mod b; pub use a::A;"), ("a.rs", "use crate::b::B;"), ("b.rs", back)]);
+            assert_eq!(found, ["a", "b"], "{back}");
+        }
+    }
+
+    #[test]
+    fn what_lies_below_a_module_belongs_to_it() {
+        let found = circle_of(&[
+            ("a.rs", "use self::c::C;"),
+            ("a/c.rs", "use super::A; use super::super::b::B;"),
+            ("b.rs", "use crate::a::c::C;"),
+        ]);
+        assert_eq!(found, ["a", "b"]);
+        assert!(circle_of(&[("a.rs", "use self::c::C;"), ("a/c.rs", "use super::A;")]).is_empty());
+    }
+
+    #[test]
+    fn tests_and_one_way_imports_are_no_circle() {
+        let with_test = "#[cfg(test)] mod tests { use crate::b::B; }";
+        assert!(circle_of(&[("a.rs", with_test), ("b.rs", "use crate::a::A;")]).is_empty());
+        assert!(circle_of(&[("a.rs", ""), ("b.rs", "use crate::a::A;"), ("c.rs", "use crate::{a, b};")]).is_empty());
+    }
+
+    #[test]
+    fn methods_of_a_type_are_counted_over_its_files_without_traits_and_tests() {
+        let files = [
+            (
+                "crates/pure/x/src/a.rs".to_owned(),
+                "impl<T> A<T> { fn f() {} fn g() {} } impl Drop for A<u8> { fn drop(&mut self) {} }",
+            ),
+            (
+                "crates/pure/x/src/b.rs".to_owned(),
+                "impl super::A<u8> { fn h() {} } #[cfg(test)] impl A<u8> { fn i() {} }",
+            ),
+        ];
+        assert_eq!(methods(&sources_of(&files)), BTreeMap::from([("x::A".to_owned(), 3)]));
+    }
+}
