@@ -27,7 +27,6 @@ pub mod plan;
 mod read;
 mod remains;
 mod repair;
-mod turns;
 mod write;
 
 pub(crate) use branch::Branch;
@@ -48,12 +47,11 @@ use granules::Granules;
 use head::Head;
 use layers::Layers;
 use meta::Meta;
-use shard::RangeLocks;
+use shard::{RangeLocks, SingleFlight};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::rc::{Rc, Weak};
-use turns::Turns;
 use uuid::Uuid;
 
 /// What is chosen for the maps of a pool, and not written anywhere.
@@ -116,8 +114,8 @@ pub(crate) struct Family<D, G> {
     pages_era: Cell<Option<u64>>,
     /// Work in the background and looks at the whole map take turns.
     pub(crate) care: RangeLocks,
-    commits: Turns<MapError>,
-    checkpoints: Turns<MapError>,
+    commits: SingleFlight<MapError>,
+    checkpoints: SingleFlight<MapError>,
     /// What stops writes to the family for good.
     stopped: Cell<Option<MapError>>,
     /// True while changes are in no log because it could not be written.

@@ -34,7 +34,6 @@ mod thin;
 mod tree;
 mod usage;
 mod volume;
-mod waiters;
 mod window;
 
 pub use assembly::{

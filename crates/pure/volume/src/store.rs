@@ -14,15 +14,13 @@ use crate::error::PoolError;
 use crate::layout::SLOT_STARTS;
 use crate::owner::{Loss, Owner, Sight};
 use crate::slot;
-use crate::waiters::Waiters;
 use block::{BlockDevice, IoError, IoErrorKind, Lba, Stable, View};
 use futures_util::FutureExt;
-use futures_util::future::{LocalBoxFuture, join_all};
-use shard::{Pause, Spawner, insist};
+use futures_util::future::join_all;
+use shard::{Pause, SingleFlight, Spawner, insist};
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::convert::Infallible;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
 use uuid::Uuid;
 
 /// Stands for "the generation that commits this" until a commit puts it there.
@@ -69,6 +67,8 @@ struct Took<D> {
 /// The catalog, and the disks that it lies on.
 pub(crate) struct Store<D> {
     state: Rc<RefCell<State<D>>>,
+    /// The commit under way. How it went stands in the state.
+    commits: SingleFlight<Infallible>,
     spawner: Spawner,
 }
 
@@ -84,8 +84,6 @@ struct State<D> {
     disks: Vec<(Uuid, Rc<D>)>,
     /// Disks that get every commit and are no members yet.
     guests: Vec<Uuid>,
-    running: Option<Running<D>>,
-    waiters: Waiters,
     on_failed: OnFailed,
     tolerates: Tolerates,
     /// How to wait before a disk is asked again.
@@ -94,14 +92,6 @@ struct State<D> {
     guard: Option<Owner>,
     fenced: Option<Loss>,
     on_fenced: OnFenced,
-}
-
-/// A commit under way. It belongs to the store, not to who asked for it: when one waiter is dropped the
-/// next goes on with it, because half a commit cannot be taken back.
-struct Running<D> {
-    change: u64,
-    /// For each disk that was written, whether it has the commit now.
-    outcome: LocalBoxFuture<'static, Vec<Took<D>>>,
 }
 
 impl<D: BlockDevice + 'static> Store<D> {
@@ -116,8 +106,6 @@ impl<D: BlockDevice + 'static> Store<D> {
             whole: false,
             disks,
             guests: Vec::new(),
-            running: None,
-            waiters: Waiters::default(),
             on_failed: Rc::new(|_| {}),
             tolerates: Rc::new(|_, _| true),
             pause: None,
@@ -125,7 +113,9 @@ impl<D: BlockDevice + 'static> Store<D> {
             fenced: None,
             on_fenced: Rc::new(|_| {}),
         };
-        Self { state: Rc::new(RefCell::new(state)), spawner: Spawner::default() }
+        let spawner = Spawner::default();
+        let commits = SingleFlight::new(spawner.clone());
+        Self { state: Rc::new(RefCell::new(state)), commits, spawner }
     }
 
     /// Who carries on with what nobody waits for any more, as soon as it is set.
@@ -246,22 +236,13 @@ impl<D: BlockDevice + 'static> Store<D> {
 
     /// Takes no change any more; a commit that is under way is let go of.
     pub(crate) fn close(&self) {
-        let running = {
-            let mut state = self.state.borrow_mut();
-            state.lost = true;
-            state.waiters.take().into_iter().for_each(Waker::wake);
-            state.running.take()
-        };
-        drop(running);
+        self.state.borrow_mut().lost = true;
+        self.commits.abandon();
     }
 
     /// No commit is under way.
     pub(crate) async fn rest(&self) {
-        let running = self.state.borrow().running.as_ref().map(|running| running.change);
-        if let Some(change) = running {
-            // Whoever wanted to know how it ends waits beside this.
-            let _: Result<(), PoolError> = self.committed(Change(change)).await;
-        }
+        self.commits.rest().await;
     }
 
     /// The disks that are attached, whether they take part or not.
@@ -274,39 +255,45 @@ impl<D: BlockDevice + 'static> Store<D> {
     /// *Errors*: `CatalogLost` when no disk took it, or a disk did not that its group cannot spare; nothing can be committed
     /// any more then.
     pub(crate) async fn committed(&self, change: Change) -> Result<(), PoolError> {
-        let _waiter = Waiter::new(self);
-        poll_fn(|cx| self.poll_committed(change, cx)).await
-    }
-
-    fn poll_committed(&self, change: Change, cx: &mut Context<'_>) -> Poll<Result<(), PoolError>> {
         loop {
-            let mut running = {
-                let mut state = self.state.borrow_mut();
+            {
+                let state = self.state.borrow();
                 if state.committed >= change.0 {
-                    return Poll::Ready(Ok(()));
+                    return Ok(());
                 }
                 if state.lost {
-                    return Poll::Ready(Err(PoolError::CatalogLost));
+                    return Err(PoolError::CatalogLost);
                 }
-                match state.running.take() {
-                    Some(running) => running,
-                    None => state.start(),
+            }
+            let commit = || {
+                let store = self.clone();
+                async move {
+                    store.commit().await;
+                    Ok(())
                 }
+                .boxed_local()
             };
-            // The state is not borrowed here: a disk may call back into the pool.
-            let polled = running.outcome.poll_unpin(cx);
-            match polled {
-                Poll::Pending => {
-                    let mut state = self.state.borrow_mut();
-                    if state.lost {
-                        // Meanwhile. It is let go of.
-                        continue;
-                    }
-                    state.running = Some(running);
-                    state.waiters.watch(cx);
-                    return Poll::Pending;
+            let Ok(()) = self.commits.joined(commit).await;
+        }
+    }
+
+    /// Writes the catalog as it is now, and once more where a disk missed it. A store that takes no change any more writes nothing.
+    async fn commit(&self) {
+        loop {
+            let (change, writes) = {
+                let mut state = self.state.borrow_mut();
+                if state.lost {
+                    return;
                 }
-                Poll::Ready(outcome) => self.end(running.change, outcome),
+                (state.changed, state.start())
+            };
+            let outcome = join_all(writes).await;
+            if self.state.borrow().lost {
+                return;
+            }
+            self.end(change, outcome);
+            if self.state.borrow().committed >= change {
+                return;
             }
         }
     }
@@ -344,7 +331,6 @@ impl<D: BlockDevice + 'static> Store<D> {
                     member.since = SINCE_NEXT;
                 }
             }
-            state.waiters.take().into_iter().for_each(Waker::wake);
             (failed, state.on_failed.clone())
         };
         failed.into_iter().for_each(|disk| on_failed(disk));
@@ -365,8 +351,8 @@ impl<D: BlockDevice + 'static> State<D> {
         groups.filter(loses).all(|group| serves_without(group, failed) || !serves_without(group, &[]))
     }
 
-    /// Begins to write the catalog as it is now.
-    fn start(&mut self) -> Running<D> {
+    /// The writes of the catalog as it is now, a generation on.
+    fn start(&mut self) -> Vec<impl Future<Output = Took<D>> + use<D>> {
         self.generation += 1;
         let generation = self.generation;
         let members = self.catalog.groups.iter_mut().flat_map(|group| &mut group.members);
@@ -376,8 +362,7 @@ impl<D: BlockDevice + 'static> State<D> {
         let takes_part = |disk: &Uuid| {
             self.guests.contains(disk) || catalog.member(*disk).is_some_and(|member| member.state.takes_part())
         };
-        let writes: Vec<_> = self
-            .disks
+        self.disks
             .iter()
             .filter(|(id, _)| takes_part(id))
             .cloned()
@@ -385,8 +370,7 @@ impl<D: BlockDevice + 'static> State<D> {
                 let slot = NewSlot { pool: catalog.pool, generation, body: body.clone() };
                 commit_one(disk, slot, self.guard.clone(), self.pause.clone())
             })
-            .collect();
-        Running { change: self.changed, outcome: join_all(writes).boxed_local() }
+            .collect()
     }
 }
 
@@ -452,31 +436,7 @@ impl NewSlot {
 
 impl<D> Clone for Store<D> {
     fn clone(&self) -> Self {
-        Self { state: self.state.clone(), spawner: self.spawner.clone() }
-    }
-}
-
-/// Somebody waits. Another waiter goes on when one leaves, done or dropped; after the last of them a task does.
-struct Waiter<'a, D: BlockDevice + 'static>(&'a Store<D>);
-
-impl<'a, D: BlockDevice> Waiter<'a, D> {
-    fn new(store: &'a Store<D>) -> Self {
-        store.state.borrow_mut().waiters.enter();
-        Self(store)
-    }
-}
-
-impl<D: BlockDevice + 'static> Drop for Waiter<'_, D> {
-    fn drop(&mut self) {
-        let (waiting, is_left) = {
-            let mut state = self.0.state.borrow_mut();
-            (state.waiters.leave(), state.waiters.is_empty() && state.running.is_some())
-        };
-        waiting.into_iter().for_each(Waker::wake);
-        if is_left {
-            let store = self.0.clone();
-            self.0.spawner.spawn(async move { store.rest().await });
-        }
+        Self { state: self.state.clone(), commits: self.commits.clone(), spawner: self.spawner.clone() }
     }
 }
 

@@ -19,7 +19,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let family = family.clone();
             async move { family.checkpoint_turn().await }.boxed_local()
         };
-        self.checkpoints.next(turn).await
+        self.checkpoints.begun_after(turn).await
     }
 
     async fn checkpoint_turn(self: &Rc<Self>) -> Result<(), MapError> {

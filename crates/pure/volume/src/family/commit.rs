@@ -21,7 +21,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let family = family.clone();
             async move { family.commit_turn().await }.boxed_local()
         };
-        self.commits.next(turn).await
+        self.commits.begun_after(turn).await
     }
 
     /// True when changes wait that should not become many more.

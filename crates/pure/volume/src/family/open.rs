@@ -84,8 +84,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let granules = Granules::new(shapes(&shared, granule_blocks));
         let slab_blocks = shared.slab_blocks();
         let family = Self {
-            commits: super::Turns::new(shared.spawner.clone()),
-            checkpoints: super::Turns::new(shared.spawner.clone()),
+            commits: super::SingleFlight::new(shared.spawner.clone()),
+            checkpoints: super::SingleFlight::new(shared.spawner.clone()),
             shared,
             families,
             id: record.id,
