@@ -43,7 +43,7 @@ pub fn run(root: &Path) -> Result<bool> {
         findings.extend(source.check());
     }
     for (name, circle) in modules::circles(&sources) {
-        println!("{name}: {} modules import each other in a circle: {}", circle.len(), circle.join(" "));
+        println!("{name}: {circle}");
     }
     findings.extend(ratchet.check(&sources));
     findings.extend(rust::check_paths(&tree));

@@ -5,9 +5,29 @@
 
 use super::rust::Source;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
-/// Each crate's largest circle of modules that import each other, in their order; crates without one are left out.
-pub fn circles(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
+/// Modules of a crate that import each other in a circle.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Circle {
+    pub modules: Vec<String>,
+    /// Who imports whom, within the circle.
+    pub imports: Vec<(String, String)>,
+}
+
+impl fmt::Display for Circle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} modules import each other in a circle:", self.modules.len())?;
+        for module in &self.modules {
+            let used = self.imports.iter().filter(|(user, _)| user == module).map(|(_, used)| used.as_str());
+            write!(f, "\n  {module} → {}", used.collect::<Vec<_>>().join(" "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Each crate's largest circle of modules; crates without one are left out.
+pub fn circles(sources: &[Source]) -> BTreeMap<String, Circle> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources {
         if let Some((name, _)) = place(&source.path) {
@@ -16,7 +36,7 @@ pub fn circles(sources: &[Source]) -> BTreeMap<String, Vec<String>> {
     }
     let largest = |sources: Vec<&Source>| largest_circle(&imports(&sources));
     let found = crates.into_iter().map(|(name, sources)| (name.to_owned(), largest(sources)));
-    found.filter(|(_, circle)| !circle.is_empty()).collect()
+    found.filter(|(_, circle)| !circle.modules.is_empty()).collect()
 }
 
 /// The methods of each type, as `crate::Type`.
@@ -81,7 +101,7 @@ fn target_of<'a>(path: &'a [String], own: &[&str]) -> Option<&'a str> {
 }
 
 /// The largest set of modules each of which reaches each other one.
-fn largest_circle(imports: &Imports<'_>) -> Vec<String> {
+fn largest_circle(imports: &Imports<'_>) -> Circle {
     let reached = |from: &str| {
         let mut seen = BTreeSet::new();
         let mut next: Vec<&str> = imports.get(from).into_iter().flatten().copied().collect();
@@ -97,7 +117,11 @@ fn largest_circle(imports: &Imports<'_>) -> Vec<String> {
         let both = reach[module].iter().filter(|other| reach.get(*other).is_some_and(|back| back.contains(module)));
         both.map(|other| (*other).to_owned()).collect()
     };
-    imports.keys().map(circle).max_by_key(Vec::len).unwrap_or_default()
+    let modules = imports.keys().map(circle).max_by_key(Vec::len).unwrap_or_default();
+    let within = |module: &str| modules.iter().any(|one| one == module);
+    let pairs = imports.iter().flat_map(|(user, used)| used.iter().map(|used| (*user, *used)));
+    let pairs = pairs.filter(|(user, used)| within(user) && within(used));
+    Circle { imports: pairs.map(|(user, used)| (user.to_owned(), used.to_owned())).collect(), modules }
 }
 
 #[cfg(test)]
@@ -107,7 +131,7 @@ mod tests {
 
     fn circle_of(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<_> = files.iter().map(|(name, text)| (format!("crates/pure/x/src/{name}"), *text)).collect();
-        circles(&sources_of(&files)).remove("x").unwrap_or_default()
+        circles(&sources_of(&files)).remove("x").unwrap_or_default().modules
     }
 
     #[test]

@@ -50,7 +50,8 @@ impl Ratchet {
                 *longest = function.lines.max(*longest);
             }
         }
-        let circles = modules::circles(sources).into_iter().map(|(name, circle)| (name, circle.len())).collect();
+        let circles =
+            modules::circles(sources).into_iter().map(|(name, circle)| (name, circle.modules.len())).collect();
         let methods = modules::methods(sources);
         [
             compare(&self.files, &files, FILE_LINES_MAX, "lines"),
