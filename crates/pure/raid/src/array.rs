@@ -1,9 +1,10 @@
 //! The array: its public face, and what its parts share.
 
 use crate::background::Background;
+use crate::bounds::BLOCK_BYTES;
 use crate::error::{ArrayError, FailError, RebuildError, ReplaceError};
 use crate::failure::{FailureLog, Failures};
-use crate::geometry::{BLOCK_BYTES, Layout, MemberSet};
+use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
 use crate::logged::Old;
 use crate::member::{Member, MemberState, Usable};

@@ -1,8 +1,7 @@
 //! What an operator is told when an array cannot be made, or a member cannot be failed, replaced or rebuilt.
 
-use crate::geometry::{BLOCK_BYTES, CHUNK_BYTES, MEMBERS_MAX};
+use crate::bounds::{BLOCK_BYTES, CHUNK_BYTES, GROWTHS_MAX, MEMBERS_MAX};
 use crate::level::Level;
-use crate::sums::ground::GROWTHS_MAX;
 use block::IoError;
 
 /// Why there can be no such array. Nothing was read or written.

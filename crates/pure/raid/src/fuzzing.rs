@@ -1,6 +1,6 @@
 //! What the fuzz targets assert of single structures on a member, whatever their bytes are. Built for them alone.
 
-use crate::geometry::BLOCK_BYTES;
+use crate::bounds::BLOCK_BYTES;
 use crate::redo::anchor::Anchor;
 use crate::redo::batch::{self, HEADER_BYTES, Kind};
 use crate::sums::pages;

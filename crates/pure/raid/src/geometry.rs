@@ -10,19 +10,11 @@ mod set;
 pub use bands::{Band, Touch, bands};
 pub use set::MemberSet;
 
+use crate::bounds::{BLOCK_BYTES, CHUNK_BYTES, MEMBERS_MAX};
 use crate::error::ArrayError;
 use crate::level::Level;
 use block::{Blocks, Extent, Geometry, Lba};
-use std::ops::{Range, RangeInclusive};
-
-/// Bytes of a block, of the array and of its members.
-pub const BLOCK_BYTES: u32 = 4096;
-/// The sizes that a chunk may have, if a power of two.
-pub const CHUNK_BYTES: RangeInclusive<u32> = 4096..=1 << 20;
-/// The chunk size where nothing else was asked for.
-pub const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
-/// The most members of an array.
-pub const MEMBERS_MAX: u16 = 64;
+use std::ops::Range;
 
 /// A run of rows of one stripe: blocks within a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

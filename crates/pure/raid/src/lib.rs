@@ -7,6 +7,7 @@
 mod array;
 mod background;
 mod best;
+mod bounds;
 mod commit;
 mod error;
 mod failure;
@@ -41,10 +42,11 @@ mod wire;
 mod write;
 
 pub use array::Array;
+pub use bounds::{BLOCK_BYTES, CHUNK_BYTES, CHUNK_BYTES_DEFAULT, MEMBERS_MAX};
 pub use error::{ArrayError, FailError, GrowError, RebuildError, ReplaceError};
 pub use failure::FailureLog;
 pub use finding::{Finding, FindingKind, Outcome};
-pub use geometry::{BLOCK_BYTES, CHUNK_BYTES, CHUNK_BYTES_DEFAULT, Layout, MEMBERS_MAX, capacity};
+pub use geometry::{Layout, capacity};
 pub use level::{Level, UnknownLevel};
 pub use member::MemberState;
 pub use open::{LeftOut, OpenError, Opened, RejoinError};

@@ -4,8 +4,9 @@ mod change;
 mod discard;
 
 use crate::array::Core;
+use crate::bounds::BLOCK_BYTES;
 use crate::commit::{Op, Ops};
-use crate::geometry::{BLOCK_BYTES, Role, Rows, Span, bands, bytes};
+use crate::geometry::{Role, Rows, Span, bands, bytes};
 use crate::logged::change::Change;
 use crate::protect::Protected;
 use crate::sabotage::{self, Bug};

@@ -2,10 +2,11 @@
 
 use crate::array::{Array, Core, admit};
 use crate::background::Background;
+use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
 use crate::error::ArrayError;
 use crate::failure::{FailureLog, Failures};
 use crate::finding::{Finding, FindingKind, Outcome};
-use crate::geometry::{BLOCK_BYTES, Layout, MEMBERS_MAX, MemberSet};
+use crate::geometry::{Layout, MemberSet};
 use crate::member::{Member, MemberState};
 use crate::protect::{Options, Protected, Shape};
 use crate::redo::anchor::{Anchor, WRITTEN_BLOCKS};

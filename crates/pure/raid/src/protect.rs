@@ -1,9 +1,10 @@
 //! What makes an array protected: its identity, where its sums and its log lie, and how it is tuned.
 
+use crate::bounds::BLOCK_BYTES;
 use crate::error::ArrayError;
 use crate::finding::Finding;
 use crate::fresh::Fresh;
-use crate::geometry::{BLOCK_BYTES, Layout, MemberSet};
+use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
 use crate::redo::anchor::{Anchor, Marks, Reshape};
 use crate::redo::ring::{Head, Ring};

@@ -9,7 +9,8 @@ mod judge;
 mod spare;
 
 use crate::array::Core;
-use crate::geometry::{BLOCK_BYTES, MemberSet, bytes};
+use crate::bounds::BLOCK_BYTES;
+use crate::geometry::{MemberSet, bytes};
 use crate::open::{OpenError, Opened};
 use crate::protect::Protected;
 use crate::recover::chain::Chain;

@@ -1,8 +1,9 @@
 //! Another member: it gets its pages, then the array relies on it, then a reshape may begin.
 
 use crate::array::{Array, Core, Current, admit};
+use crate::bounds::MEMBERS_MAX;
 use crate::error::{ArrayError, GrowError};
-use crate::geometry::{Layout, MEMBERS_MAX, MemberSet};
+use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
 use crate::member::{Member, MemberState};
 use crate::protect::Protected;

@@ -1,9 +1,10 @@
 //! A change of blocks that are there: logged first, then done in place, then in the pages.
 
 use crate::array::Core;
+use crate::bounds::BLOCK_BYTES;
 use crate::commit::{Change as Content, Op, Ops};
 use crate::finding::{Finding, FindingKind, Outcome};
-use crate::geometry::{BLOCK_BYTES, MemberSet, Span};
+use crate::geometry::{MemberSet, Span};
 use crate::protect::Protected;
 use crate::redo::batch::Records;
 use crate::redo::ring::Ticket;

@@ -3,7 +3,8 @@
 
 use super::chain::{Batch, Found};
 use crate::array::Core;
-use crate::geometry::{BLOCK_BYTES, MemberSet, bytes};
+use crate::bounds::BLOCK_BYTES;
+use crate::geometry::{MemberSet, bytes};
 use crate::protect::Protected;
 use crate::redo::batch::{Header, Kind, Record, parse, parse_header};
 use crate::redo::ring::Head;

@@ -1,7 +1,7 @@
 //! Pages that had been put down when the array stopped: they may be torn in their homes, and are put there again.
 
 use crate::array::Core;
-use crate::geometry::BLOCK_BYTES;
+use crate::bounds::BLOCK_BYTES;
 use crate::protect::Protected;
 use crate::sums::cache::PageId;
 use crate::sums::pages::parse_any;

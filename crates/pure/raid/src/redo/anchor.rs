@@ -1,7 +1,8 @@
 //! The anchor: where the log begins, which pages exist, and what absent members have missed.
 
-use crate::geometry::{BLOCK_BYTES, MEMBERS_MAX, MemberSet};
-use crate::sums::ground::GROWTHS_MAX;
+use crate::bounds::GROWTHS_MAX;
+use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
+use crate::geometry::MemberSet;
 use crate::sums::regions::Regions;
 use crate::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
 use block::{Buf, View};

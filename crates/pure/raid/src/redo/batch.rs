@@ -1,7 +1,7 @@
 //! A batch of the log: a table of records, then the images that they speak of; behind these the table again, where the batch
 //! goes to one member alone and no other could take a copy.
 
-use crate::geometry::BLOCK_BYTES;
+use crate::bounds::BLOCK_BYTES;
 use crate::sums::Entry;
 use crate::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
 use block::{Buf, View};

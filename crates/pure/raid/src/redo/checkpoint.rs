@@ -1,7 +1,8 @@
 //! A checkpoint: what the log says is in the pages and in place, so that the log may forget it.
 
 use crate::array::Core;
-use crate::geometry::{BLOCK_BYTES, MemberSet, bytes};
+use crate::bounds::BLOCK_BYTES;
+use crate::geometry::{MemberSet, bytes};
 use crate::member::MemberState;
 use crate::protect::Protected;
 use crate::redo::anchor::{Anchor, mark_of};

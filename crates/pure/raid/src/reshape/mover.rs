@@ -6,8 +6,9 @@
 use super::Moving;
 use super::placed::Placed;
 use crate::array::Core;
+use crate::bounds::BLOCK_BYTES;
 use crate::commit::{Op, Ops};
-use crate::geometry::{BLOCK_BYTES, Rows};
+use crate::geometry::Rows;
 use crate::protect::Protected;
 use crate::redo::anchor::Reshape;
 use crate::redo::batch::{HEADER_BYTES, Records, blocks_of, record_bytes};

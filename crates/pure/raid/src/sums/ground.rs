@@ -1,6 +1,7 @@
 //! Where a member's data and its pages of sums lie: where the array was formatted, and behind that a segment for each
 //! time that it grew.
 
+use crate::bounds::GROWTHS_MAX;
 use crate::error::ArrayError;
 use crate::sums::area::{Area, PAGE_ENTRIES};
 use crate::sums::regions::REGIONS;
@@ -8,9 +9,6 @@ use block::{Blocks, Extent, Lba};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
-
-/// How often an array may grow by larger members.
-pub(crate) const GROWTHS_MAX: usize = 8;
 
 /// A run of data blocks that is contiguous on the members, and the pages that lie before it.
 #[derive(Clone, Debug, PartialEq, Eq)]

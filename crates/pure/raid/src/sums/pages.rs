@@ -1,8 +1,8 @@
 //! Pages of sums on disk: their form, their two homes, and how one is read.
 
 use crate::array::Core;
+use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
 use crate::finding::{Finding, FindingKind, Outcome};
-use crate::geometry::{BLOCK_BYTES, MEMBERS_MAX};
 use crate::member::MemberState;
 use crate::protect::Protected;
 use crate::sums::Entry;

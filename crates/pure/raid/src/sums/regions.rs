@@ -1,6 +1,6 @@
 //! A bitmap of regions: runs of pages, the same on every member.
 
-use crate::geometry::BLOCK_BYTES;
+use crate::bounds::BLOCK_BYTES;
 
 /// How many regions a member is cut into at most: the bits of a block.
 pub(crate) const REGIONS: u64 = BLOCK_BYTES as u64 * 8;
