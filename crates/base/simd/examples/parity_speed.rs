@@ -4,7 +4,7 @@
 
 #![expect(clippy::disallowed_types, reason = "a measurement reads the clock")]
 
-use simd::{crc32c, kernel};
+use simd::{choice, crc32c};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn speed(bytes: usize, mut work: impl FnMut()) -> f64 {
 fn main() {
     println!("{COLUMNS} data columns; GB/s of data");
     println!("{:<12} {:>9} {:>8} {:>8} {:>10}", "kernel", "chunk", "xor", "p+q", "q update");
-    for kernel in kernel::available() {
+    for kernel in choice::available() {
         for chunk in [4096, 65536] {
             let data: Vec<Vec<u8>> = (0..COLUMNS).map(|n| vec![n as u8 + 1; chunk]).collect();
             let slices: Vec<&[u8]> = data.iter().map(|column| &column[..]).collect();

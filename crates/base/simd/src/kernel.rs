@@ -1,12 +1,9 @@
-//! One set of loops per instruction set. Which one runs is decided once, from what the CPU says.
-
-use crate::{scalar, sys};
-use std::sync::LazyLock;
+//! One set of loops per instruction set.
 
 /// The data columns of a stripe in order; one that is `None` stands for zeros.
 pub type Columns<'a> = [Option<&'a [u8]>];
 
-/// A set of loops that this CPU can run. Obtained from [`best`] and [`available`] only, so that one
+/// A set of loops that this CPU can run. Obtained from [`crate::choice`] only, so that one
 /// which the CPU lacks cannot be called.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
@@ -45,17 +42,4 @@ impl Kernel {
         assert_eq!(target.len(), source.len(), "a product is added to as many bytes");
         (self.multiply_into)(target, source, c);
     }
-}
-
-/// The fastest kernel of this CPU.
-#[must_use]
-pub fn best() -> &'static Kernel {
-    static BEST: LazyLock<&'static Kernel> =
-        LazyLock::new(|| available().last().expect("the scalar kernel runs everywhere"));
-    &BEST
-}
-
-/// Every kernel that this CPU can run, the slowest first.
-pub fn available() -> impl Iterator<Item = &'static Kernel> {
-    std::iter::once(&scalar::KERNEL).chain(sys::detected())
 }

@@ -2,8 +2,9 @@
 //!
 //! *Source*: H. Peter Anvin, "The mathematics of RAID-6".
 
+use crate::choice;
 use crate::gf256;
-use crate::kernel::{self, Columns};
+use crate::kernel::Columns;
 
 /// More data columns than this cannot be told apart by Q.
 pub const COLUMNS_MAX: usize = 255;
@@ -19,14 +20,14 @@ pub struct Unrecoverable;
 pub fn pq(columns: &Columns<'_>, p: &mut [u8], q: &mut [u8]) {
     assert_eq!(p.len(), q.len(), "P and Q cover the same rows");
     judge(columns, p.len());
-    (kernel::best().pq)(columns, 0, p, q);
+    (choice::best().pq)(columns, 0, p, q);
 }
 
 /// `q` is the Q of columns of which column `column` has changed by `delta` (old XOR new) since.
 ///
 /// P changes by `delta` itself: [`crate::xor::xor_into`]. *Panics*: when the lengths differ.
 pub fn update_q(q: &mut [u8], delta: &[u8], column: usize) {
-    kernel::best().multiply_into(q, delta, gf256::power(column));
+    choice::best().multiply_into(q, delta, gf256::power(column));
 }
 
 /// `out` holds data column `column`, which is lost, computed from the other columns and P, Q or both.
@@ -65,7 +66,7 @@ fn judge(columns: &Columns<'_>, len: usize) {
 fn by_p(columns: &Columns<'_>, p: &[u8], out: &mut [u8]) {
     out.copy_from_slice(p);
     for column in columns.iter().flatten() {
-        (kernel::best().xor_into)(out, column);
+        (choice::best().xor_into)(out, column);
     }
 }
 
@@ -73,7 +74,7 @@ fn by_p(columns: &Columns<'_>, p: &[u8], out: &mut [u8]) {
 const STEP: usize = 4096;
 
 fn by_q(columns: &Columns<'_>, q: &[u8], column: usize, out: &mut [u8]) {
-    let kernel = kernel::best();
+    let kernel = choice::best();
     let coefficient = gf256::invert(gf256::power(column));
     let mut unused = [0; STEP];
     for (step, out) in out.chunks_mut(STEP).enumerate() {
@@ -88,7 +89,7 @@ fn by_q(columns: &Columns<'_>, q: &[u8], column: usize, out: &mut [u8]) {
 /// Two equations, two unknowns: x + y = P', gˣ·x + gʸ·y = Q', where P' and Q' lack the survivors' part.
 /// So x = (gʸ·P' + Q') / (gˣ + gʸ).
 fn by_both(columns: &Columns<'_>, (p, q): (&[u8], &[u8]), (x, y): (usize, usize), out: &mut [u8]) {
-    let kernel = kernel::best();
+    let kernel = choice::best();
     let divisor = gf256::invert(gf256::power(x) ^ gf256::power(y));
     let of_p = gf256::multiply(gf256::power(y), divisor);
     let mut syndrome = [0; STEP];

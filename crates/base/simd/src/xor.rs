@@ -1,13 +1,13 @@
 //! XOR of whole blocks: the parity of RAID-5, and the P of RAID-6.
 
-use crate::kernel;
+use crate::choice;
 
 /// `target` holds the XOR of what it held and `source`.
 ///
 /// *Panics*: when the lengths differ.
 pub fn xor_into(target: &mut [u8], source: &[u8]) {
     assert_eq!(target.len(), source.len(), "only as many bytes are added");
-    (kernel::best().xor_into)(target, source);
+    (choice::best().xor_into)(target, source);
 }
 
 /// `out` holds the XOR of all `sources`; zeros when there are none.
@@ -17,5 +17,5 @@ pub fn xor(sources: &[&[u8]], out: &mut [u8]) {
     for source in sources {
         assert_eq!(source.len(), out.len(), "only as many bytes are added");
     }
-    (kernel::best().xor)(sources, out);
+    (choice::best().xor)(sources, out);
 }

@@ -2,9 +2,9 @@
 //!
 //! Each function takes any bytes for the structure, and panics when what was accepted breaks a promise.
 
-use crate::family::fuzzing as map;
+use crate::Owner;
+use crate::family::fuzzing::{self as map, uuid_at};
 use crate::layout::OWNER_PLACES;
-use crate::{Owner, Uuid};
 
 pub use map::{bits, head, page, ring};
 
@@ -14,10 +14,4 @@ pub fn mark(block: &[u8]) {
     let Some(mark) = Owner::parse(block, pool, disk) else { return };
     assert_eq!(Owner::parse(&mark.emit(pool, disk), pool, disk), Some(mark), "a mark is written as it was read");
     assert_eq!(OWNER_PLACES.len.0, 4);
-}
-
-/// The UUID at `at`; of zeros where the bytes end before it does.
-pub(crate) fn uuid_at(bytes: &[u8], at: usize) -> Uuid {
-    let bytes = bytes.get(at..at + 16).and_then(|bytes| bytes.try_into().ok());
-    Uuid::from_bytes(bytes.unwrap_or_default())
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{kernel, xor};
+use crate::{choice, xor};
 use proptest::prelude::*;
 
 type Bytes = Vec<Vec<u8>>;
@@ -83,7 +83,7 @@ proptest! {
         let len = cut[0].len();
         let mut holed: Vec<Option<&[u8]>> = cut.iter().copied().map(Some).collect();
         holed[hole.index(data.len())] = None;
-        let results = kernel::available().map(|kernel| {
+        let results = choice::available().map(|kernel| {
             let (mut p, mut q, mut sum) = (vec![1; len], vec![2; len], vec![3; len]);
             kernel.pq(&holed, &mut p, &mut q);
             kernel.xor(&cut, &mut sum);

@@ -2,10 +2,10 @@
 
 use super::head::{Head, REGIONS_MAX, Region};
 use super::page_space::{LOG_START, PageSpace};
-use crate::fuzzing::uuid_at;
 use crate::maplog::{LogIdentity, LogSlot, RECORDS_MAX, emit, parse, remains, replay};
 use crate::tree::{FANOUT, Page, PageIdentity, parse_page};
 use block::Buf;
+use uuid::Uuid;
 
 const BLOCK: usize = 4096;
 
@@ -86,4 +86,10 @@ pub fn ring(blocks: &[Vec<u8>], from: u64, serial: u64, life: u32) {
     let Ok(found) = replay(&slots, from, serial, life) else { return };
     assert!(found.sequence - from <= places && found.life > newest.max(life) && found.serial >= serial);
     assert!(left.replay.records.starts_with(&found.records), "what is whole is in the remains");
+}
+
+/// The UUID at `at`; of zeros where the bytes end before it does.
+pub(crate) fn uuid_at(bytes: &[u8], at: usize) -> Uuid {
+    let bytes = bytes.get(at..at + 16).and_then(|bytes| bytes.try_into().ok());
+    Uuid::from_bytes(bytes.unwrap_or_default())
 }
