@@ -123,8 +123,8 @@ pub use time::Timestamp;
 pub use trace::{TRACE_COMMANDS, TRACE_COMMANDS_MAX, TraceReport, Traced, TracedCommand};
 pub use user::{CallerReport, How, LoginReport, NewTokenReport, Scope, SecondFactorReport, TokenReport, UserReport};
 pub use volume::{
-    Backend, POOL_VOLUMES_MAX, Provision, SanitizeReport, SpaceReport, VOLUMES_MAX, VolumeCounters, VolumeReport,
-    VolumeState,
+    Backend, POOL_VOLUMES_MAX, Provision, SanitizeReport, SpaceReport, VOLUME_SIZE_MIN, VOLUMES_MAX, VolumeCounters,
+    VolumeReport, VolumeState,
 };
 pub use volume_policy::{CacheReport, ReadAhead, VolumePolicy, WritePolicy};
 pub use web::{CertificateReport, LinkReport, WebAddress, WebReport};

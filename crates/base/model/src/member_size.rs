@@ -143,6 +143,9 @@ mod tests {
             assert_eq!(text.parse::<MemberSize>().unwrap().to_string(), text);
         }
         assert!("most".parse::<MemberSize>().is_err());
+        assert!("68719476736".parse::<MemberSize>().is_err(), "a size wants a unit");
+        let odd = MemberSize::Bytes(Size::new(67_109_377));
+        assert_eq!(odd.to_string().parse(), Ok(odd), "what is exported is read");
         let disk = Size::gib(1);
         assert_eq!(MemberSize::Exact.of(disk), Ok(disk));
         assert_eq!(MemberSize::Bytes(Size::gib(2)).of(disk).unwrap_err().code, code::DISK_TOO_SMALL);

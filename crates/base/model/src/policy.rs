@@ -310,6 +310,7 @@ mod tests {
             ("rebuilt", "fast"),
             ("rebuild", "faster"),
             ("rebuild.min", "0"),
+            ("rebuild.max", "1000000"),
             ("rebuild.done-by", "0s"),
             ("rebuild.latency", "20"),
             ("scrub", "daily"),

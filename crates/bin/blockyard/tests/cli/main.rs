@@ -64,7 +64,47 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume create tank/vm2 10bananas",
             2,
-            "\"10bananas\" is not a size; write a number of bytes or a number with a unit, such as 100GiB, 1.5TiB or 100GB (BY-1001)",
+            "\"10bananas\" is not a size; write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B (BY-1001)",
+        ),
+        (
+            "volume create tank/vm2 1",
+            2,
+            "size \"1\" has no unit; write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B (BY-1001)",
+        ),
+        (
+            "volume resize tank/vm1 67108864",
+            2,
+            "size \"67108864\" has no unit; write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B (BY-1001)",
+        ),
+        (
+            "disk add --create 64 d9.img",
+            2,
+            "size \"64\" has no unit; write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B (BY-1001)",
+        ),
+        (
+            "volume create tank/vm2 4KiB",
+            2,
+            "volume tank/vm2 of 4 KiB is too small; give at least 1MiB, such as 100GiB (BY-1504)",
+        ),
+        (
+            "volume create tank/vm2 0",
+            2,
+            "volume tank/vm2 of 0 B is too small; give at least 1MiB, such as 100GiB (BY-1504)",
+        ),
+        (
+            "volume create mem 1023KiB --ram",
+            2,
+            "volume mem of 1023 KiB is too small; give at least 1MiB, such as 100GiB (BY-1504)",
+        ),
+        (
+            "volume set tank/vm1 --bandwidth 559513/s",
+            2,
+            "bandwidth cannot be \"559513/s\"; write a rate such as 100MiB/s, or off (BY-1010)",
+        ),
+        (
+            "volume set tank/vm1 --read-ahead 65536",
+            2,
+            "read-ahead cannot be \"65536\"; write off, adaptive, or a size from 4KiB to 64MiB (BY-1010)",
         ),
         ("volume create tank/vm1 1MiB", 4, "there is a volume tank/vm1 already; choose another name (BY-1201)"),
         ("volume create pond/vm1 1MiB", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
