@@ -103,7 +103,7 @@ pub use portal::{
 };
 pub use portal_group::{GroupAccess, PORTAL_GROUP_SETTINGS, PortalGroupPolicy, PortalGroupReport, PortalGroupTag};
 pub use recording::{Recordable, Recorded, Recordings, Wire, WireEnds};
-pub use refusal::{Kind, Refusal};
+pub use refusal::{Kind, Misread, Refusal};
 pub use refused::{ProofLack, RefusedLogin, RefusedWhy};
 pub use report::Report;
 pub use reservation::{Kept, RegistrationReport, ReservationKind, ReservationReport};

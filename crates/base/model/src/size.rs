@@ -1,6 +1,6 @@
 //! Amounts of bytes as operators write and read them.
 
-use crate::{Refusal, code};
+use crate::{Misread, Refusal, code};
 use bounded::quoted;
 use schemars::generate::Contract;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -213,7 +213,7 @@ impl serde::de::Visitor<'_> for Visitor {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Size, E> {
-        text.parse().map_err(E::custom)
+        text.parse().map_err(|refusal: Refusal| E::custom(Misread::from(refusal)))
     }
 }
 

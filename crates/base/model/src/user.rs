@@ -1,6 +1,6 @@
 //! Who may use the array, as others see it.
 
-use crate::{Name, Refusal, Role, Timestamp, code};
+use crate::{Misread, Name, Refusal, Role, Timestamp, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -150,9 +150,9 @@ impl FromStr for Scope {
 }
 
 impl TryFrom<String> for Scope {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

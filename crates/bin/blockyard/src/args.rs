@@ -343,7 +343,7 @@ fn setting(text: &str) -> Result<(String, String), Refusal> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {
         let hint = "write it as KEY=VALUE, such as rebuild=fast";
-        Refusal::new(code::REQUEST_INVALID, format!("\"{text}\" is no setting"), hint)
+        Refusal::new(code::SETTING_INVALID, format!("\"{text}\" is no setting"), hint)
     })
 }
 

@@ -170,7 +170,7 @@ fn read(file: &Path) -> Result<Document, Failure> {
     let read = bounded::source_or_stdin(file, DOCUMENT_BYTES_MAX as u64).and_then(bounded::text_of);
     let text = read.map_err(|error| {
         let message = format!("{shown} cannot be read: {error}");
-        Refusal::new(code::REQUEST_INVALID, message, "name a document; blockyard export writes one")
+        Refusal::new(code::DOCUMENT_INVALID, message, "name a document; blockyard export writes one")
     })?;
     let parsed = if text.trim_start().starts_with('{') {
         serde_json::from_str(&text).map_err(|error| bounded::excerpt(&error.to_string()))
@@ -179,7 +179,7 @@ fn read(file: &Path) -> Result<Document, Failure> {
     };
     parsed.map_err(|error| {
         let message = format!("{shown} is no document: {error}");
-        Refusal::new(code::REQUEST_INVALID, message, "compare it with what blockyard export writes").into()
+        Refusal::new(code::DOCUMENT_INVALID, message, "compare it with what blockyard export writes").into()
     })
 }
 

@@ -234,7 +234,7 @@ fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, F
 pub fn absolute(path: &Path) -> Result<String, Failure> {
     let wrong = |why: &str| {
         let message = format!("the path \"{}\" cannot be used: {why}", path.display());
-        Failure::usage(&Refusal::new(code::REQUEST_INVALID, message, "name a block device or a regular file"))
+        Failure::usage(&Refusal::new(code::PATH_INVALID, message, "name a block device or a regular file"))
     };
     let absolute = std::path::absolute(path).map_err(|error| wrong(&error.to_string()))?;
     let mut clean = PathBuf::new();

@@ -104,7 +104,7 @@ fn share_out(like: &NewGroup, disks: &[DiskName], count: usize) -> Result<Vec<Ne
     if count == 0 || !disks.len().is_multiple_of(count) {
         let message = format!("{} disks cannot be shared out to {count} groups evenly", disks.len());
         let hint = "give as many disks to each group";
-        return Err(Failure::usage(&Refusal::new(code::REQUEST_INVALID, message, hint)));
+        return Err(Failure::usage(&Refusal::new(code::GROUPS_UNEQUAL, message, hint)));
     }
     let group = |disks: &[DiskName]| NewGroup { disks: disks.to_vec(), ..like.clone() };
     Ok(disks.chunks(disks.len() / count).map(group).collect())

@@ -28,7 +28,7 @@ pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
             let lock = lock.lock();
             if lock == LockWish::Open {
                 let hint = "give --lock-until TIME, or --locked for ever";
-                let refusal = Refusal::new(code::REQUEST_INVALID, "it was not said until when to lock", hint);
+                let refusal = Refusal::new(code::VALUE_MISSING, "it was not said until when to lock", hint);
                 return Err(Failure::usage(&refusal));
             }
             let answer = desk.client.patch(&format!("/snapshots/{name}"), &LockSnapshot { lock }, "snapshot")?;

@@ -20,7 +20,7 @@ pub fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
     }
     if !desk.client.is_here() {
         let message = "blockyard tune looks at the machine that it runs on, and that is not the array's";
-        let refusal = Refusal::new(code::REQUEST_INVALID, message, "run it there, without --url");
+        let refusal = Refusal::new(code::ELSEWHERE, message, "run it there, without --url");
         return Err(Failure::usage(&refusal));
     }
     match command {
@@ -78,7 +78,7 @@ fn chosen(root: &Root, array: &Array, which: &TuneOptions) -> Result<Vec<Advice>
     let unknown = which.only.iter().find(|word| !all.iter().any(|advice| advice.is_named(word)));
     if let Some(word) = unknown {
         let message = format!("\"{word}\" names no knob that this machine has for the array");
-        let refusal = Refusal::new(code::REQUEST_INVALID, message, "see blockyard tune show");
+        let refusal = Refusal::new(code::WORD_UNKNOWN, message, "see blockyard tune show");
         return Err(Failure::usage(&refusal));
     }
     let is_wanted = |advice: &Advice| which.only.is_empty() || which.only.iter().any(|word| advice.is_named(word));

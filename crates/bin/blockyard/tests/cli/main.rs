@@ -121,7 +121,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume create loose 1MiB",
             2,
-            "volume loose has neither a pool nor a backend; name it POOL/VOLUME, or give --file PATH, --ram or --null (BY-1007)",
+            "volume loose has neither a pool nor a backend; name it POOL/VOLUME, or give --file PATH, --ram or --null (BY-1517)",
         ),
         (
             "volume create loose --ram --null 1MiB",
@@ -146,7 +146,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "pool create p2 --level raid1 --groups 2 d4 d5 d6",
             2,
-            "3 disks cannot be shared out to 2 groups evenly; give as many disks to each group (BY-1007)",
+            "3 disks cannot be shared out to 2 groups evenly; give as many disks to each group (BY-1410)",
         ),
         (
             "pool destroy tank --yes",
@@ -274,7 +274,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ("disk spare add d0", 4, "disk d0 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)"),
         ("disk spare remove d5", 4, "disk d5 is no spare; blockyard disk list shows which disks are (BY-1311)"),
         ("pool set tank rebuild=faster", 2, "rebuild cannot be \"faster\"; write idle, balanced or fast (BY-1010)"),
-        ("pool set tank fast", 2, "\"fast\" is no setting; write it as KEY=VALUE, such as rebuild=fast (BY-1007)"),
+        ("pool set tank fast", 2, "\"fast\" is no setting; write it as KEY=VALUE, such as rebuild=fast (BY-1010)"),
         ("pool scrub stop tank", 3, "no scrub of pool tank runs; start one with blockyard pool scrub start (BY-1109)"),
         (
             "disk locate d0 on",
@@ -285,18 +285,18 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume create tank/x 1MiB --thin --stripe-unit 64KiB",
             2,
-            "a stripe unit is for volumes in segments, which have no map; leave it out, or leave out --thin (BY-1007)",
+            "a stripe unit is for volumes in segments, which have no map; leave it out, or leave out --thin (BY-1018)",
         ),
         (
             "volume create x 1MiB --ram --thin",
             2,
-            "volume x has no pool to take its space from; name it POOL/VOLUME, or leave out --thin and the like (BY-1007)",
+            "volume x has no pool to take its space from; name it POOL/VOLUME, or leave out --thin and the like (BY-1517)",
         ),
         ("snapshot create tank/vm9 noon", 3, "there is no volume tank/vm9; see blockyard volume list (BY-1103)"),
         (
             "snapshot create tank/vm1,tank/vm1 noon",
             2,
-            "volume tank/vm1 is named twice; name every volume once (BY-1007)",
+            "volume tank/vm1 is named twice; name every volume once (BY-1017)",
         ),
         (
             "snapshot create tank/vm1 noon --lock-until soon",
@@ -321,7 +321,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "snapshot lock tank/vm1@noon",
             2,
-            "it was not said until when to lock; give --lock-until TIME, or --locked for ever (BY-1007)",
+            "it was not said until when to lock; give --lock-until TIME, or --locked for ever (BY-1019)",
         ),
         (
             "volume rollback tank/vm1 noon",

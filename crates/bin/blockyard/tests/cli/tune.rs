@@ -51,7 +51,7 @@ fn this_machine_is_shown_and_another_is_not() {
     let sentence = lab.bad(&["tune", "show", "--only", "warp"], 2);
     assert_eq!(
         sentence,
-        "\"warp\" names no knob that this machine has for the array; see blockyard tune show (BY-1007)"
+        "\"warp\" names no knob that this machine has for the array; see blockyard tune show (BY-1015)"
     );
     put(&lab.dir.path().join("token"), "x\n");
     let elsewhere = ["tune", "show", "--url", "https://127.0.0.1:9", "--token-file", "token"];

@@ -160,7 +160,7 @@ fn file_of_a_trace_is_what_the_volume_has_had() {
             for commands in [0, TRACE_COMMANDS_MAX + 1] {
                 let asked = NewTrace { commands: Some(commands) };
                 let refused = node.control.start_trace(&vm1, &asked).await.unwrap_err();
-                assert_eq!(refused.code, code::REQUEST_INVALID);
+                assert_eq!(refused.code, code::NUMBER_INVALID);
             }
             assert_eq!(node.control.take_trace(&vm1).await.unwrap_err().code, code::TRACE_UNKNOWN);
             node.control.start_trace(&vm1, &NewTrace::default()).await.unwrap();

@@ -292,7 +292,7 @@ fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal>
         (Some(pool), None) if state.pools.contains_key(pool) => pooled(request),
         (Some(pool), None) => Err(pools::unknown(pool)),
         (Some(pool), Some(_)) => Err(Refusal::new(
-            code::REQUEST_INVALID,
+            code::OPTIONS_CONFLICT,
             format!("volume {name} lies in pool {pool} and can have no backend of its own"),
             "leave out the backend, or give it a name without a pool",
         )),
@@ -303,10 +303,14 @@ fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal>
                 || request.encrypted =>
         {
             let message = format!("volume {name} has no pool to take its space from");
-            Err(Refusal::new(code::REQUEST_INVALID, message, "name it POOL/VOLUME, or leave out --thin and the like"))
+            Err(Refusal::new(
+                code::VOLUME_WITHOUT_POOL,
+                message,
+                "name it POOL/VOLUME, or leave out --thin and the like",
+            ))
         }
         (None, None) => Err(Refusal::new(
-            code::REQUEST_INVALID,
+            code::VOLUME_WITHOUT_POOL,
             format!("volume {name} has neither a pool nor a backend"),
             "name it POOL/VOLUME, or give --file PATH, --ram or --null",
         )),
@@ -339,7 +343,7 @@ fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
         (None, Some(_)) => Provision::Segments,
         (provision, _) => provision.unwrap_or_default(),
     };
-    let wrong = |message: &str, hint: &str| Err(Refusal::new(code::REQUEST_INVALID, message, hint));
+    let wrong = |message: &str, hint: &str| Err(Refusal::new(code::OPTIONS_CONFLICT, message, hint));
     match (provision, stripe_unit.is_some(), granule.is_some() || zero_detection || encrypted) {
         (Provision::Thin | Provision::Thick, true, _) => {
             wrong("a stripe unit is for volumes in segments, which have no map", "leave it out, or leave out --thin")

@@ -206,7 +206,7 @@ impl Draft {
 }
 
 fn otherwise(message: String, hint: impl Into<String>) -> Refusal {
-    Refusal::new(code::REQUEST_INVALID, message, hint.into())
+    Refusal::new(code::DOCUMENT_CONFLICT, message, hint.into())
 }
 
 /// True for two names of one file or device.

@@ -54,7 +54,7 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
     ];
     for (sentence, other) in wrong {
         let refusal = refused(&array, &other).await;
-        assert_eq!(refusal.code, code::REQUEST_INVALID);
+        assert_eq!(refusal.code, code::DOCUMENT_CONFLICT);
         assert!(refusal.message.contains(sentence), "{sentence}: {refusal}");
     }
     assert!(
