@@ -46,7 +46,7 @@ pub use pool::{PoolCommand, ScrubCommand};
 pub use portal::PortalCommand;
 pub use serve::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
 pub use session::SessionCommand;
-pub use snapshot::{LockOptions, SnapshotCommand, Until};
+pub use snapshot::{LockOptions, SnapshotCommand, Until, VolumeAt};
 pub use state::{RecoverOptions, StateCommand};
 pub use support::SupportCommand;
 pub use top::{TopNoun, TopOptions};
@@ -236,7 +236,7 @@ Example:
     #[command(subcommand, after_help = "Example:\n  blockyard volume list")]
     Volume(VolumeCommand),
     /// Snapshots: create, list, lock, delete
-    #[command(subcommand, after_help = "Example:\n  blockyard snapshot create tank/vm1 monday")]
+    #[command(subcommand, after_help = "Example:\n  blockyard snapshot create tank/vm1@monday")]
     Snapshot(SnapshotCommand),
     /// Hosts: add, list, show, change, refused, explain, remove
     #[command(subcommand, after_help = "Example:\n  blockyard host list")]

@@ -12,6 +12,7 @@ pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
         SnapshotCommand::List { volume, list: options } => list(desk, volume.as_ref(), &options),
         SnapshotCommand::Create { volumes, name, lock } => {
+            let (volumes, name) = volumes.with(name)?;
             let request = NewSnapshots { volumes, name, lock: lock.lock() };
             let answer = desk.client.post("/snapshots", &request, "snapshots")?;
             let made: Vec<SnapshotReport> = answer.decode()?;

@@ -15,8 +15,7 @@ use crate::progress::{Patience, sentence};
 use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack, VolumeChange};
 use model::volume_policy::VOLUME_SETTINGS;
 use model::{
-    Backend, Provision, Refusal, SanitizeReport, Size, SnapshotName, VolumeName, VolumePolicy, VolumeReport,
-    WritePolicy, code,
+    Backend, Provision, SanitizeReport, Size, SnapshotName, VolumeName, VolumePolicy, VolumeReport, WritePolicy, code,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -57,16 +56,7 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
         }
         VolumeCommand::CancelCopy { name } => copy::cancel(desk, &name),
         VolumeCommand::Rollback { name, snapshot, force, yes } => {
-            let request = RollBack { snapshot: SnapshotName::of(name, snapshot), force, confirmed: true };
-            if !yes {
-                let (volume, snapshot) = (&request.snapshot.volume, &request.snapshot.snapshot);
-                let message = format!("what was written to volume {volume} since {snapshot} would be gone");
-                let refusal = Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted");
-                confirm::repetition(volume, refusal)?;
-            }
-            let answer = desk.client.post("/rollbacks", &request, "volume")?;
-            let SnapshotName { volume, snapshot } = request.snapshot;
-            desk.out.done(&answer, &format!("volume {volume} shows what it was at {snapshot}"))
+            roll_back(desk, RollBack { snapshot: name.with(snapshot)?, force, confirmed: yes })
         }
         VolumeCommand::Reservations { name, clear: false, .. } => reservations::show(desk, &name),
         VolumeCommand::Reservations { name, clear: true, yes } => reservations::clear(desk, &name, yes),
@@ -91,8 +81,22 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
     }
 }
 
-fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+/// The volume shows what its snapshot shows. The daemon looks whether there is one before it wants a confirmation.
+fn roll_back(desk: &Desk, mut request: RollBack) -> Result<(), Failure> {
+    let answer = match desk.client.post("/rollbacks", &request, "volume") {
+        Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
+            confirm::repetition(&request.snapshot.volume, refusal)?;
+            request.confirmed = true;
+            desk.client.post("/rollbacks", &request, "volume")?
+        }
+        answered => answered?,
+    };
+    let SnapshotName { volume, snapshot } = request.snapshot;
+    desk.out.done(&answer, &format!("volume {volume} shows what it was at {snapshot}"))
+}
+
     let answer = desk.client.list("/volumes", "volumes", options, &[])?;
+fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     let volumes: Vec<VolumeReport> = answer.decode()?;
     let row = |volume: &VolumeReport| {
         let counters = &volume.counters;
