@@ -81,8 +81,9 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::Repair { name, accept_loss, yes } => check::repair(desk, &name, accept_loss, yes),
         PoolCommand::Dump { name } => check::dump(desk, &name),
         PoolCommand::Destroy { name, yes } => {
-            confirm::destruction("pool", &name, yes)?;
-            desk.client.delete(&pool_path(&name))?;
+            let path = pool_path(&name);
+            let seen = confirm::destruction(&desk.client, (&path, "pool"), &name, yes)?;
+            desk.client.delete_as_seen(&path, "", seen.as_ref())?;
             desk.out.said(&format!("pool {name} is gone; its disks are free"))
         }
     }

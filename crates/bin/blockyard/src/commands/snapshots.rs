@@ -21,8 +21,9 @@ pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
             desk.out.done(&answer, &format!("snapshot {} created{instant}", names.join(", ")))
         }
         SnapshotCommand::Delete { name, yes } => {
-            confirm::destruction("snapshot", &name, yes)?;
-            desk.client.delete(&format!("/snapshots/{name}"))?;
+            let path = format!("/snapshots/{name}");
+            let seen = confirm::destruction(&desk.client, (&path, "snapshot"), &name, yes)?;
+            desk.client.delete_as_seen(&path, "", seen.as_ref())?;
             desk.out.said(&format!("snapshot {name} is gone; its space is given back in the background"))
         }
         SnapshotCommand::Lock { name, lock } => {

@@ -74,8 +74,9 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             (false, None) => trace::show(desk, &name),
         },
         VolumeCommand::Delete { name, force, yes } => {
-            confirm::destruction("volume", &name, yes)?;
-            desk.client.delete(&format!("/volumes/{name}{}", forced(force)))?;
+            let path = format!("/volumes/{name}");
+            let seen = confirm::destruction(&desk.client, (&path, "volume"), &name, yes)?;
+            desk.client.delete_as_seen(&path, forced(force), seen.as_ref())?;
             desk.out.said(&format!("volume {name} is gone"))
         }
     }
@@ -95,8 +96,8 @@ fn roll_back(desk: &Desk, mut request: RollBack) -> Result<(), Failure> {
     desk.out.done(&answer, &format!("volume {volume} shows what it was at {snapshot}"))
 }
 
-    let answer = desk.client.list("/volumes", "volumes", options, &[])?;
 fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
+    let answer = desk.client.list("/volumes", "volumes", options, &[])?;
     let volumes: Vec<VolumeReport> = answer.decode()?;
     let row = |volume: &VolumeReport| {
         let counters = &volume.counters;

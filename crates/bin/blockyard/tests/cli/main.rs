@@ -3,6 +3,7 @@
 mod alerts;
 mod clients;
 mod config;
+mod confirmed;
 mod descriptors;
 mod devices;
 mod elsewhere;
@@ -325,8 +326,52 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ),
         (
             "volume rollback tank/vm1 noon",
-            4,
-            "what was written to volume tank/vm1 since noon would be gone; repeat with --yes if that is wanted (BY-1809)",
+            3,
+            "there is no snapshot tank/vm1@noon; see blockyard snapshot list tank/vm1 (BY-1110)",
+        ),
+        ("volume delete tank/none", 3, "there is no volume tank/none; see blockyard volume list (BY-1103)"),
+        ("pool destroy none", 3, "there is no pool none; see blockyard pool list (BY-1102)"),
+        (
+            "snapshot delete tank/vm1@noon",
+            3,
+            "there is no snapshot tank/vm1@noon; see blockyard snapshot list tank/vm1 (BY-1110)",
+        ),
+        (
+            "volume reservations tank/none --clear",
+            3,
+            "there is no volume tank/none; see blockyard volume list (BY-1103)",
+        ),
+        ("pool remove-log none --lost", 3, "there is no pool none; see blockyard pool list (BY-1102)"),
+        ("pool remove-log tank --lost", 3, "pool tank has no log; see blockyard pool show (BY-1425)"),
+        (
+            "snapshot create tank/vm1",
+            2,
+            "the snapshot of tank/vm1 has no name; write tank/vm1@NAME, or tank/vm1 NAME (BY-1019)",
+        ),
+        (
+            "snapshot create tank/vm1@noon night",
+            2,
+            "there are two names for the snapshot of tank/vm1, noon and night; give one of them (BY-1018)",
+        ),
+        (
+            "snapshot create tank/vm1@",
+            2,
+            "\"\" is not a name; use 1 to 63 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit (BY-1002)",
+        ),
+        (
+            "alert add ops --mail ops@example.com",
+            2,
+            "receiver ops has no mail server; name the server that takes its mail: --smtp HOST, or smtp in a document (BY-1019)",
+        ),
+        (
+            "alert silence tank --for 1h",
+            2,
+            "\"tank\" is neither a code nor a subject; write a code such as BY-E302, or a subject such as \"pool tank\" (BY-1026)",
+        ),
+        (
+            "connect web",
+            3,
+            "nothing is presented to host web; present a volume to it first: blockyard present VOLUME web (BY-1106)",
         ),
         ("pool check pond", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
         (
