@@ -266,12 +266,12 @@ Example:
     /// Presentations: list
     #[command(subcommand, after_help = "Example:\n  blockyard presentation list")]
     Presentation(PresentationCommand),
-    /// Print what to type on a host so that it uses what is presented to it
+    /// Print the commands that connect a host to the volumes presented to it
     #[command(after_help = "Secrets are never printed.
 
 Example:
   blockyard connect web --os linux
-  blockyard connect esx1 --os esxi | less")]
+  blockyard connect web | less")]
     Connect(ConnectOptions),
     /// Sessions: list, show, record, kill
     #[command(subcommand, after_help = "Example:\n  blockyard session list")]

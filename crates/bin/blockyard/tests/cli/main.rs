@@ -632,6 +632,49 @@ fn host_show_says_what_it_sees_and_names_alone_are_a_line_each() {
     let lab = Lab::new();
     lab.furnish();
     lab.good(&["present", "tank/vm1", "web"]);
+#[test]
+fn snapshot_has_its_name_behind_the_volume_or_apart() {
+    let lab = Lab::new();
+    lab.furnish();
+    lab.good(&["volume", "create", "tank/vm2", "4MiB"]);
+    assert_eq!(lab.good(&["snapshot", "create", "tank/vm1@monday"]), "snapshot tank/vm1@monday created\n");
+    assert_eq!(lab.good(&["snapshot", "create", "tank/vm1", "tuesday"]), "snapshot tank/vm1@tuesday created\n");
+    let both = "snapshot tank/vm1@noon, tank/vm2@noon created, all of one instant\n";
+    assert_eq!(lab.good(&["snapshot", "create", "tank/vm1,tank/vm2@noon"]), both);
+    let both = both.replace("noon", "night");
+    assert_eq!(lab.good(&["snapshot", "create", "tank/vm1@night,tank/vm2@night", "night"]), both);
+    let differ = lab.bad(&["snapshot", "create", "tank/vm1@a,tank/vm2@b"], 2);
+    assert_eq!(differ, "there are two names for the snapshot of tank/vm1, a and b; give one of them (BY-1018)");
+    let back = lab.good(&["volume", "rollback", "tank/vm1@monday", "--yes"]);
+    assert_eq!(back, "volume tank/vm1 shows what it was at monday\n");
+}
+
+#[test]
+fn connect_without_a_system_prints_the_lines_of_all() {
+    let lab = Lab::new();
+    lab.furnish();
+    lab.good(&["present", "tank/vm1", "web"]);
+    let all = lab.good(&["connect", "web"]);
+    let mut last = 0;
+    for (system, title) in [
+        ("linux", "Linux (open-iscsi)"),
+        ("windows", "Windows (PowerShell)"),
+        ("esxi", "ESXi (esxcli)"),
+        ("proxmox", "Proxmox VE"),
+        ("qemu", "qemu (libiscsi)"),
+    ] {
+        let one = lab.good(&["connect", "web", "--os", system]);
+        let at = all.find(&format!("# ===== {title} =====\n\n")).unwrap_or_else(|| panic!("{system}: {all}"));
+        assert!(at >= last && all[at..].contains(one.lines().nth(1).expect("a line to type")), "{system}: {all}");
+        last = at;
+    }
+    let json: Value = serde_json::from_str(&lab.good(&["connect", "web", "-o", "json"])).expect("JSON");
+    assert_eq!(json["systems"].as_array().map(Vec::len), Some(5));
+    let linux: Value =
+        serde_json::from_str(&lab.good(&["connect", "web", "--os", "linux", "-o", "json"])).expect("JSON");
+    assert_eq!((&json["systems"][0]["os"], &json["systems"][0]["steps"]), (&json!("linux"), &linux["steps"]));
+}
+
     let shown = lab.good(&["host", "show", "web"]);
     assert!(shown.contains("initiators\t") && shown.contains("tank/vm1"), "{shown}");
     assert_eq!(lab.good(&["host", "list", "-o", "name"]), "web\n");
