@@ -400,7 +400,23 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             2,
             "space.hard cannot be \"full\"; write a part in percent such as 95%, or off (BY-1010)",
         ),
-        ("pool lst", 2, "unrecognized subcommand 'lst'; some similar subcommands exist: 'ls', 'list'"),
+        ("pool lst", 2, "unknown command \"pool lst\"; did you mean blockyard pool list?"),
+        ("volume craete tank/x 1MiB", 2, "unknown command \"volume craete\"; did you mean blockyard volume create?"),
+        ("volume present tank/x web", 2, "unknown command \"volume present\"; see blockyard volume --help"),
+        ("disk creat", 2, "unknown command \"disk creat\"; see blockyard disk --help"),
+        ("craete tank/x", 2, "unknown command \"craete\"; see blockyard --help"),
+        ("pool list extra", 2, "unexpected argument 'extra' found; see blockyard pool list --help"),
+        ("hosts", 2, "unknown command \"hosts\"; did you mean blockyard host?"),
+        (
+            "volume create tank/x 1MiB --thinn",
+            2,
+            "unknown option \"--thinn\" of blockyard volume create; did you mean --thin?",
+        ),
+        (
+            "pool create p --thin d5",
+            2,
+            "unknown option \"--thin\" of blockyard pool create; see blockyard pool create --help",
+        ),
         ("disk", 2, "a command is missing; see blockyard disk --help"),
         (
             "serve --config nothing.toml",
@@ -617,22 +633,6 @@ fn trace_is_begun_shown_taken_out_and_stopped() {
 }
 
 #[test]
-fn completion_knows_every_noun() {
-    let lab = Lab::new();
-    for shell in ["bash", "zsh", "fish"] {
-        let script = lab.good(&["completion", shell]);
-        for noun in ["disk", "pool", "volume", "host", "present", "session", "status"] {
-            assert!(script.contains(noun), "{shell} lacks {noun}");
-        }
-    }
-}
-
-#[test]
-fn host_show_says_what_it_sees_and_names_alone_are_a_line_each() {
-    let lab = Lab::new();
-    lab.furnish();
-    lab.good(&["present", "tank/vm1", "web"]);
-#[test]
 fn snapshot_has_its_name_behind_the_volume_or_apart() {
     let lab = Lab::new();
     lab.furnish();
@@ -675,6 +675,22 @@ fn connect_without_a_system_prints_the_lines_of_all() {
     assert_eq!((&json["systems"][0]["os"], &json["systems"][0]["steps"]), (&json!("linux"), &linux["steps"]));
 }
 
+#[test]
+fn completion_knows_every_noun() {
+    let lab = Lab::new();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = lab.good(&["completion", shell]);
+        for noun in ["disk", "pool", "volume", "host", "present", "session", "status"] {
+            assert!(script.contains(noun), "{shell} lacks {noun}");
+        }
+    }
+}
+
+#[test]
+fn host_show_says_what_it_sees_and_names_alone_are_a_line_each() {
+    let lab = Lab::new();
+    lab.furnish();
+    lab.good(&["present", "tank/vm1", "web"]);
     let shown = lab.good(&["host", "show", "web"]);
     assert!(shown.contains("initiators\t") && shown.contains("tank/vm1"), "{shown}");
     assert_eq!(lab.good(&["host", "list", "-o", "name"]), "web\n");
