@@ -125,7 +125,10 @@ async fn document_holds_spares_and_what_is_set_for_all() {
     let mut asks = wanted.clone();
     let proof = crate::config::DiscoveryEntry { chap: Some(crate::config::ChapEntry::default()), mutual_chap: None };
     asks.auth.as_mut().expect("is there").discovery = Some(proof);
-    assert!(refused(&array, &asks).await.message.starts_with("discovery: "));
+    assert_eq!(
+        refused(&array, &asks).await.to_string(),
+        "[auth.discovery.chap] has no secret, and the array knows none; write secret_file = \"FILE\" there, the name of a file beside the document that holds the secret alone"
+    );
 }
 
 /// The plan showed the volume, and its application refused.
