@@ -145,7 +145,7 @@ impl FromStr for Scope {
             return Ok(Self(text.to_owned()));
         }
         let message = format!("{} is not a scope", quoted(text));
-        Err(Refusal::new(code::REQUEST_INVALID, message, "write destroy, access, or a noun of the API such as volumes"))
+        Err(Refusal::new(code::WORD_UNKNOWN, message, "write destroy, access, or a noun of the API such as volumes"))
     }
 }
 
