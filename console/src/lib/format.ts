@@ -18,19 +18,19 @@ export const iec = (bytes: number): string => scaled(bytes, BINARY, 2);
 export const decimal = (bytes: number): string => scaled(bytes, DECIMAL, 1);
 /** `100 GiB (107.4 GB)`. */
 export const size = (bytes: number): string => (bytes < 1000 ? `${bytes} B` : `${iec(bytes)} (${decimal(bytes)})`);
-/** The shortest text that means exactly so many bytes: `64KiB`. */
+/** The shortest text that means exactly so many bytes: `64KiB`, `1000B`. */
 export function exact(bytes: number): string {
   const unit = BINARY.find(([, size]) => bytes >= size && bytes % size === 0);
-  return unit ? `${bytes / unit[1]}${unit[0]}` : String(bytes);
+  return unit ? `${bytes / unit[1]}${unit[0]}` : bytes === 0 ? '0' : `${bytes}B`;
 }
 
-/** The bytes that `100GiB`, `1.5T` or `100GB` mean; none where the text is no size. */
+/** The bytes that `100GiB`, `1.5T` or `100GB` mean; none where the text is no size. A number without a unit is none, but for 0: the array refuses it. */
 export function parseSize(text: string): number | undefined {
   const match = /^\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*$/.exec(text);
   if (!match) return undefined;
   const [, number, unit] = match as unknown as [string, string, string];
   const wanted = unit.toLowerCase();
-  if (wanted === '' || wanted === 'b') return Number(number);
+  if (wanted === 'b' || (wanted === '' && number === '0')) return Number(number);
   const found = BINARY.find(([name]) => name.toLowerCase() === wanted || name[0]!.toLowerCase() === wanted) ?? DECIMAL.find(([name]) => name.toLowerCase() === wanted);
   return found ? Math.round(Number(number) * found[1]) : undefined;
 }

@@ -3,7 +3,7 @@
 //!
 //! Whatever tells hosts where to log in uses it: SendTargets, login redirects, iSNS, and the lines that are printed for hosts.
 
-use crate::{Refusal, code};
+use crate::{Misread, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -111,9 +111,9 @@ impl FromStr for Advertised {
 }
 
 impl TryFrom<String> for Advertised {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

@@ -201,7 +201,7 @@ macro_rules! words {
                     $($word => Ok(Self::$variant),)*
                     _ => {
                         let message = format!("{} is not {}", bounded::quoted(text), $what);
-                        Err(Refusal::new(code::REQUEST_INVALID, message, $hint))
+                        Err(Refusal::new(code::WORD_UNKNOWN, message, $hint))
                     }
                 }
             }

@@ -1,6 +1,6 @@
 //! What is proven with CHAP at a login, and with which hash functions.
 
-use crate::{Refusal, Secret, code};
+use crate::{Misread, Refusal, Secret, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -116,9 +116,9 @@ impl FromStr for ChapAlgorithm {
 }
 
 impl TryFrom<String> for ChapAlgorithm {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

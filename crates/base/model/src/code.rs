@@ -39,7 +39,7 @@ catalogue! {
     1004 LEVEL_INVALID         Invalid     "The text is not a RAID level.";
     1005 SECRET_INVALID        Invalid     "The secret is too short or too long.";
     1006 ADDRESS_INVALID       Invalid     "The text is not an address or a network.";
-    1007 REQUEST_INVALID       Invalid     "The request cannot be understood.";
+    1007 REQUEST_INVALID       Invalid     "The body of the request cannot be understood.";
     1008 LUN_INVALID           Invalid     "The logical unit number is outside of what hosts can address.";
     1009 TIME_INVALID          Invalid     "The text is not a time or a span of time.";
     1010 SETTING_INVALID       Invalid     "There is no such setting, or it cannot have this value.";
@@ -47,6 +47,21 @@ catalogue! {
     1012 MEDIA_TYPE            Invalid     "The body of the request is no JSON.";
     1013 REQUEST_TOO_LARGE     Invalid     "The request is too long.";
     1014 KEY_REUSED            Invalid     "The key of the request cannot be used with it.";
+    1015 WORD_UNKNOWN          Invalid     "The word is none of those that are known there.";
+    1016 IDENTIFIER_INVALID    Invalid     "The text is not the number or the name of one of these.";
+    1017 NAMED_TWICE           Invalid     "The same thing is named twice.";
+    1018 OPTIONS_CONFLICT      Invalid     "What is given cannot be combined.";
+    1019 VALUE_MISSING         Invalid     "Something that is needed is not given.";
+    1020 PATH_INVALID          Invalid     "The path cannot be used.";
+    1021 DOCUMENT_INVALID      Invalid     "The text is not a document.";
+    1022 DOCUMENT_CONFLICT     Invalid     "The document says otherwise of something that cannot be changed by it.";
+    1023 PIN_INVALID           Invalid     "The text is not the fingerprint of a key.";
+    1024 HEADER_INVALID        Invalid     "A header of the request cannot be used.";
+    1025 AMBIGUOUS             Invalid     "What is named fits several.";
+    1026 SUBJECT_INVALID       Invalid     "The text is neither the code of an event nor a subject.";
+    1027 NUMBER_INVALID        Invalid     "The number is outside of what is possible.";
+    1028 QUERY_INVALID         Invalid     "The query of the request cannot be understood.";
+    1029 ELSEWHERE             Invalid     "The command works on the array's own machine alone.";
 
     1101 DISK_UNKNOWN          NotFound    "No disk has this name.";
     1102 POOL_UNKNOWN          NotFound    "No pool has this name.";
@@ -98,6 +113,9 @@ catalogue! {
     1407 POOL_FAILED           Refused     "The pool has lost more disks than it can bear.";
     1408 CHUNK_INVALID         Invalid     "The chunk size is not possible.";
     1409 POOL_BUSY             Refused     "The pool is occupied with something that must end first.";
+    1410 GROUPS_UNEQUAL        Invalid     "The disks cannot be divided into groups in this way.";
+    1411 MEMBER_SIZE_INVALID   Invalid     "The text is not a member size, or it is too small.";
+    1412 LAYOUT_INVALID        Invalid     "The group cannot be laid out in this way.";
 
     1421 POOL_OWNED            Refused     "Another node has the pool.";
     1422 POOL_NOT_RELEASED     Refused     "Another node had the pool and did not let it go.";
@@ -122,6 +140,10 @@ catalogue! {
     1512 SNAPSHOT_IN_USE       Refused     "A clone needs the snapshot.";
     1513 POLICY_IMPOSSIBLE     Refused     "The volume cannot have this policy now.";
     1514 VOLUME_SANITIZED      Refused     "The volume is being sanitized.";
+    1515 GRANULE_INVALID       Invalid     "The granule size is not possible.";
+    1516 POOLS_DIFFER          Invalid     "The volumes are not in the same pool.";
+    1517 VOLUME_WITHOUT_POOL   Invalid     "The name of the volume names no pool.";
+    1518 VOLUME_NOT_ENCRYPTED  Invalid     "The volume is not encrypted.";
 
     1520 LOG_NOT_LOST          Refused     "The log of the pool is not lost.";
     1521 VOLUME_HELD           Unavailable "The volume does not serve: what it acknowledged last is not on its disks, or its key is not here.";
@@ -137,6 +159,7 @@ catalogue! {
     1603 HOST_EMPTY            Invalid     "The host has no initiator name.";
     1604 TARGET_IN_USE         Refused     "Volumes are presented by the target.";
     1605 CHAP_INVALID          Invalid     "The CHAP settings do not fit together.";
+    1606 NETWORKS_INVALID      Invalid     "The networks of the host cannot be changed in this way.";
 
     1701 PORTAL_UNUSABLE       Refused     "The address cannot be listened on.";
     1702 PORTAL_CONFIGURED     Refused     "The portal stands in the configuration file.";
@@ -256,6 +279,32 @@ impl From<Code> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn every_code_is_in_the_manual() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/operate/errors.md");
+        let page = std::fs::read_to_string(&path).expect("the page");
+        let head = "| code | kind | meaning |\n|---|---|---|\n";
+        let (before, table) = page.split_once(head).expect("the page has the table");
+        let kind = |kind| match kind {
+            Kind::Invalid => "invalid",
+            Kind::NotFound => "not found",
+            Kind::Refused => "refused",
+            Kind::Unproven => "unproven",
+            Kind::Forbidden => "forbidden",
+            Kind::TooOften => "too often",
+            Kind::Unavailable => "unavailable",
+            Kind::Internal => "internal",
+        };
+        let line = |entry: &Entry| format!("| {} | {} | {} |\n", entry.code, kind(entry.kind), entry.title);
+        let real: String = CATALOGUE.iter().map(line).collect();
+        if std::env::var_os("BLOCKYARD_BLESS").is_some() {
+            std::fs::write(&path, format!("{before}{head}{real}")).expect("the page is written");
+            return;
+        }
+        assert_eq!(table, real, "BLOCKYARD_BLESS=1 writes the table anew");
+    }
 
     #[test]
     fn code_round_trips_through_text() {

@@ -1,6 +1,6 @@
 //! Full copies of volumes: what is copied, and how far that is.
 
-use crate::{Name, Progress, Refusal, SnapshotName, VolumeName};
+use crate::{Misread, Name, Progress, Refusal, SnapshotName, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -55,9 +55,9 @@ impl FromStr for CopySource {
 }
 
 impl TryFrom<String> for CopySource {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

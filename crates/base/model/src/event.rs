@@ -172,7 +172,7 @@ impl FromStr for EventSeverity {
     fn from_str(text: &str) -> Result<Self, crate::Refusal> {
         Self::ALL.into_iter().find(|severity| severity.as_str() == text).ok_or_else(|| {
             let message = format!("{} is not a severity", quoted(text));
-            crate::Refusal::new(crate::code::REQUEST_INVALID, message, "write info, warning or critical")
+            crate::Refusal::new(crate::code::WORD_UNKNOWN, message, "write info, warning or critical")
         })
     }
 }

@@ -1,6 +1,6 @@
 //! iSCSI names.
 
-use crate::{Refusal, code};
+use crate::{Misread, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,9 +64,9 @@ fn is_qualified(rest: &str) -> bool {
 }
 
 impl TryFrom<String> for Iqn {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The iSNS server that targets are registered with.
 
 use crate::portal::address_of;
-use crate::{Refusal, Timestamp, code};
+use crate::{Misread, Refusal, Timestamp, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,9 +65,9 @@ impl FromStr for IsnsServer {
 }
 
 impl TryFrom<String> for IsnsServer {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

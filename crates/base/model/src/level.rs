@@ -1,6 +1,6 @@
 //! RAID levels as operators choose them.
 
-use crate::{Refusal, code};
+use crate::{Misread, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -113,9 +113,9 @@ impl FromStr for Level {
 }
 
 impl TryFrom<String> for Level {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

@@ -103,7 +103,7 @@ pub use portal::{
 };
 pub use portal_group::{GroupAccess, PORTAL_GROUP_SETTINGS, PortalGroupPolicy, PortalGroupReport, PortalGroupTag};
 pub use recording::{Recordable, Recorded, Recordings, Wire, WireEnds};
-pub use refusal::{Kind, Refusal};
+pub use refusal::{Kind, Misread, Refusal};
 pub use refused::{ProofLack, RefusedLogin, RefusedWhy};
 pub use report::Report;
 pub use reservation::{Kept, RegistrationReport, ReservationKind, ReservationReport};
@@ -123,8 +123,8 @@ pub use time::Timestamp;
 pub use trace::{TRACE_COMMANDS, TRACE_COMMANDS_MAX, TraceReport, Traced, TracedCommand};
 pub use user::{CallerReport, How, LoginReport, NewTokenReport, Scope, SecondFactorReport, TokenReport, UserReport};
 pub use volume::{
-    Backend, POOL_VOLUMES_MAX, Provision, SanitizeReport, SpaceReport, VOLUMES_MAX, VolumeCounters, VolumeReport,
-    VolumeState,
+    Backend, POOL_VOLUMES_MAX, Provision, SanitizeReport, SpaceReport, VOLUME_SIZE_MIN, VOLUMES_MAX, VolumeCounters,
+    VolumeReport, VolumeState,
 };
 pub use volume_policy::{CacheReport, ReadAhead, VolumePolicy, WritePolicy};
 pub use web::{CertificateReport, LinkReport, WebAddress, WebReport};

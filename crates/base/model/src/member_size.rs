@@ -1,6 +1,6 @@
 //! How much of each disk a group uses.
 
-use crate::{Refusal, Size, code};
+use crate::{Misread, Refusal, Size, code};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -44,7 +44,7 @@ impl MemberSize {
             }
             Self::Bytes(size) if size.bytes() < DISK_BYTES_MIN => {
                 let hint = format!("use at least {}", Size::new(DISK_BYTES_MIN).iec());
-                Err(Refusal::new(code::REQUEST_INVALID, format!("a member size of {size} is too small"), hint))
+                Err(Refusal::new(code::MEMBER_SIZE_INVALID, format!("a member size of {size} is too small"), hint))
             }
             Self::Bytes(size) if size > smallest => {
                 let message = format!("the member size is {size}, but the smallest disk has {smallest}");
@@ -64,7 +64,7 @@ impl FromStr for MemberSize {
             "exact" => Ok(Self::Exact),
             size => size.parse().map(Self::Bytes).map_err(|_| {
                 let message = format!("\"{}\" is not a member size", size.escape_debug());
-                Refusal::new(code::REQUEST_INVALID, message, "use rounded, exact or a size such as 3725GiB")
+                Refusal::new(code::MEMBER_SIZE_INVALID, message, "use rounded, exact or a size such as 3725GiB")
             }),
         }
     }
@@ -89,7 +89,7 @@ impl Serialize for MemberSize {
 impl<'de> Deserialize<'de> for MemberSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        text.parse().map_err(|refusal: Refusal| serde::de::Error::custom(refusal.message))
+        text.parse().map_err(|refusal: Refusal| serde::de::Error::custom(Misread::from(refusal)))
     }
 }
 
@@ -143,9 +143,12 @@ mod tests {
             assert_eq!(text.parse::<MemberSize>().unwrap().to_string(), text);
         }
         assert!("most".parse::<MemberSize>().is_err());
+        assert!("68719476736".parse::<MemberSize>().is_err(), "a size wants a unit");
+        let odd = MemberSize::Bytes(Size::new(67_109_377));
+        assert_eq!(odd.to_string().parse(), Ok(odd), "what is exported is read");
         let disk = Size::gib(1);
         assert_eq!(MemberSize::Exact.of(disk), Ok(disk));
         assert_eq!(MemberSize::Bytes(Size::gib(2)).of(disk).unwrap_err().code, code::DISK_TOO_SMALL);
-        assert_eq!(MemberSize::Bytes(Size::mib(63)).of(disk).unwrap_err().code, code::REQUEST_INVALID);
+        assert_eq!(MemberSize::Bytes(Size::mib(63)).of(disk).unwrap_err().code, code::MEMBER_SIZE_INVALID);
     }
 }

@@ -1,6 +1,6 @@
 //! Where a host may come from.
 
-use crate::{Refusal, code};
+use crate::{Misread, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -66,9 +66,9 @@ impl FromStr for Network {
 }
 
 impl TryFrom<String> for Network {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

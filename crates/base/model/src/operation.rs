@@ -1,6 +1,6 @@
 //! Long work that is under way, whoever began it.
 
-use crate::{Name, Progress, Refusal, Subject, Timestamp, code};
+use crate::{Misread, Name, Progress, Refusal, Subject, Timestamp, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -87,15 +87,15 @@ impl FromStr for OperationId {
         });
         parsed.ok_or_else(|| {
             let message = format!("{} is not an operation", quoted(text));
-            Refusal::new(code::REQUEST_INVALID, message, "blockyard operation list shows them, such as scrub:tank")
+            Refusal::new(code::IDENTIFIER_INVALID, message, "blockyard operation list shows them, such as scrub:tank")
         })
     }
 }
 
 impl TryFrom<String> for OperationId {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! How a pool is to be repaired and looked through: what an operator sets with `pool set`.
 
 use crate::setting::{Settings, as_rate, in_order, or_off, rate, shown};
-use crate::{Refusal, Size, Span, code};
+use crate::{Misread, Refusal, Size, Span, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -258,9 +258,9 @@ impl FromStr for Window {
 }
 
 impl TryFrom<String> for Window {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 
@@ -310,6 +310,7 @@ mod tests {
             ("rebuilt", "fast"),
             ("rebuild", "faster"),
             ("rebuild.min", "0"),
+            ("rebuild.max", "1000000"),
             ("rebuild.done-by", "0s"),
             ("rebuild.latency", "20"),
             ("scrub", "daily"),

@@ -1,7 +1,7 @@
 //! Portals: the addresses that hosts log in at, and how sessions are shared out over them.
 
 use crate::setting::{Settings, or_off};
-use crate::{Advertised, Refusal, code};
+use crate::{Advertised, Misread, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -155,9 +155,9 @@ pub(crate) fn address_of(text: &str, port: u16) -> Option<SocketAddr> {
 }
 
 impl TryFrom<String> for PortalAddress {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

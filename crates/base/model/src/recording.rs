@@ -73,7 +73,7 @@ impl Recordable {
             (None, Some(from)) => Ok(Self::From(from)),
             _ => {
                 let message = "a recording is of one session, or of what comes from one address or network";
-                Err(Refusal::new(code::REQUEST_INVALID, message, "name the number of a session, or --from an address"))
+                Err(Refusal::new(code::OPTIONS_CONFLICT, message, "name the number of a session, or --from an address"))
             }
         }
     }

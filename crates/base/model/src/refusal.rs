@@ -24,6 +24,23 @@ pub struct Refusal {
     pub confirm: String,
 }
 
+/// A refusal on its way through a deserializer, whose errors are text alone: its code stands at the end of the text.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} ({code})", code = .0.code)]
+pub struct Misread(#[from] Refusal);
+
+impl Misread {
+    /// The refusal that the error of a deserializer tells of; none where the error is the deserializer's own.
+    #[must_use]
+    pub fn in_error(text: &str) -> Option<Refusal> {
+        let (before, after) = text.rsplit_once(" (BY-")?;
+        let code: Code = format!("BY-{}", after.get(..4)?).parse().ok()?;
+        let is_ours = after[4..].starts_with(')') && code.kind() == Kind::Invalid;
+        let (message, hint) = before.split_once("; ").unwrap_or((before, ""));
+        is_ours.then(|| Refusal::new(code, message, hint))
+    }
+}
+
 /// What sort of refusal a code is; the API's status follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {

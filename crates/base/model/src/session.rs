@@ -18,7 +18,7 @@ impl FromStr for SessionNumber {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         text.parse().map(Self).map_err(|_| {
             let message = format!("{} is not the number of a session", quoted(text));
-            Refusal::new(code::REQUEST_INVALID, message, "blockyard session list shows them")
+            Refusal::new(code::IDENTIFIER_INVALID, message, "blockyard session list shows them")
         })
     }
 }

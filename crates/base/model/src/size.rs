@@ -1,6 +1,6 @@
 //! Amounts of bytes as operators write and read them.
 
-use crate::{Refusal, code};
+use crate::{Misread, Refusal, code};
 use bounded::quoted;
 use schemars::generate::Contract;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -11,8 +11,9 @@ use std::str::FromStr;
 
 /// A number of bytes.
 ///
-/// Parses `100GiB`, `100G` (the same), `1.5TiB`, `100GB` (decimal) and plain bytes. Displays both
-/// ways, `100 GiB (107.4 GB)`. Serialises as an integer, and is read from an integer or a string.
+/// Parses `100GiB`, `100G` (the same), `1.5TiB`, `100GB` (decimal) and `512B`. Text without a unit is no size, but for `0`: it would be
+/// bytes to one reader and GiB to another. Displays both ways, `100 GiB (107.4 GB)`. Serializes as an integer, which is bytes, and is
+/// read from an integer or from text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Size(u64);
 
@@ -91,12 +92,13 @@ impl Size {
         }
     }
 
-    /// The shortest text that parses back to exactly this amount: `64KiB`, `1000`.
+    /// The shortest text that parses back to exactly this amount: `64KiB`, `1000B`, `0`.
     #[must_use]
     pub fn exact(self) -> String {
         match BINARY.iter().find(|(_, _, unit)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
             Some((_, name, unit)) => format!("{}{name}", self.0 / unit),
-            None => self.0.to_string(),
+            None if self.0 == 0 => "0".to_owned(),
+            None => format!("{}B", self.0),
         }
     }
 }
@@ -118,18 +120,22 @@ impl FromStr for Size {
         let trimmed = text.trim();
         let split = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(split);
-        unit_bytes(unit.trim()).and_then(|unit| multiply(number, unit)).map(Self).ok_or_else(|| {
-            Refusal::new(
-                code::SIZE_INVALID,
-                format!("{} is not a size", quoted(text)),
-                "write a number of bytes or a number with a unit, such as 100GiB, 1.5TiB or 100GB",
-            )
-        })
+        let refused = |message| {
+            let hint = "write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B";
+            Refusal::new(code::SIZE_INVALID, message, hint)
+        };
+        // Nothing is nothing in every unit.
+        let unit = if number == "0" && unit.is_empty() { "B" } else { unit.trim() };
+        if unit.is_empty() && number.parse::<f64>().is_ok() {
+            return Err(refused(format!("size {} has no unit", quoted(trimmed))));
+        }
+        let size = unit_bytes(unit).and_then(|unit| multiply(number, unit)).map(Self);
+        size.ok_or_else(|| refused(format!("{} is not a size", quoted(text))))
     }
 }
 
 fn unit_bytes(unit: &str) -> Option<u64> {
-    if unit.is_empty() || unit.eq_ignore_ascii_case("b") {
+    if unit.eq_ignore_ascii_case("b") {
         return Some(1);
     }
     let binary = BINARY.iter().find(|(letter, name, _)| {
@@ -181,9 +187,9 @@ impl JsonSchema for Size {
             bytes.insert("description".to_owned(), "Bytes.".into());
             return bytes;
         }
-        let text = r"^ *[0-9]{1,20}(\.[0-9]{1,18})? *([KkMmGgTtPpEe]([Ii]?[Bb])?|[Bb])? *$";
+        let text = r"^ *(0|[0-9]{1,20}(\.[0-9]{1,18})? *([KkMmGgTtPpEe]([Ii]?[Bb])?|[Bb])) *$";
         json_schema!({
-            "description": "Bytes, as a number, or as text with a unit: `100GiB`, `1.5TiB`, `100GB`.",
+            "description": "Bytes, as a number, or as text with a unit: `100GiB`, `1.5TiB`, `100GB`, `512B`. Text without a unit is refused.",
             "anyOf": [bytes, { "type": "string", "pattern": text, "examples": ["100GiB", "1.5TiB"] }],
         })
     }
@@ -207,7 +213,7 @@ impl serde::de::Visitor<'_> for Visitor {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Size, E> {
-        text.parse().map_err(E::custom)
+        text.parse().map_err(|refusal: Refusal| E::custom(Misread::from(refusal)))
     }
 }
 
@@ -217,7 +223,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn size_parses_binary_decimal_and_plain_forms() {
+    fn size_parses_binary_and_decimal_units() {
         for (text, bytes) in [
             ("100GiB", 100 << 30),
             ("100G", 100 << 30),
@@ -225,9 +231,10 @@ mod tests {
             ("1.5TiB", 3 << 39),
             ("100GB", 100_000_000_000),
             ("64k", 65_536),
-            ("512", 512),
             ("512B", 512),
+            ("512 b", 512),
             ("0", 0),
+            ("0B", 0),
             ("16EiB", u64::MAX),
         ] {
             let parsed = text.parse::<Size>();
@@ -247,6 +254,21 @@ mod tests {
             let refusal = text.parse::<Size>().expect_err(text);
             assert_eq!(refusal.code, code::SIZE_INVALID, "{text}");
         }
+    }
+
+    #[test]
+    fn size_without_a_unit_is_refused_and_told_what_to_write() {
+        for text in ["1", "512", "1073741824", "1.5", " 7 ", "00"] {
+            let refusal = text.parse::<Size>().expect_err(text);
+            assert_eq!(refusal.code, code::SIZE_INVALID, "{text}");
+            let sentence = format!(
+                "size \"{}\" has no unit; write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B",
+                text.trim()
+            );
+            assert_eq!(refusal.to_string(), sentence);
+        }
+        assert!(serde_json::from_str::<Size>("\"4096\"").is_err(), "text in JSON wants a unit");
+        assert_eq!(serde_json::from_str::<Size>("4096").expect("bytes"), Size::new(4096), "a number in JSON is bytes");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Snapshots: what they are called, and how they are.
 
-use crate::{Name, Refusal, Size, SnapshotId, Timestamp, VolumeName, code};
+use crate::{Misread, Name, Refusal, Size, SnapshotId, Timestamp, VolumeName, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -43,9 +43,9 @@ impl FromStr for SnapshotName {
 }
 
 impl TryFrom<String> for SnapshotName {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Spans of time as operators write them.
 
-use crate::{Refusal, code};
+use crate::{Misread, Refusal, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,9 +76,9 @@ impl FromStr for Span {
 }
 
 impl TryFrom<String> for Span {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

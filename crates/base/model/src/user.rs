@@ -1,6 +1,6 @@
 //! Who may use the array, as others see it.
 
-use crate::{Name, Refusal, Role, Timestamp, code};
+use crate::{Misread, Name, Refusal, Role, Timestamp, code};
 use bounded::quoted;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -145,14 +145,14 @@ impl FromStr for Scope {
             return Ok(Self(text.to_owned()));
         }
         let message = format!("{} is not a scope", quoted(text));
-        Err(Refusal::new(code::REQUEST_INVALID, message, "write destroy, access, or a noun of the API such as volumes"))
+        Err(Refusal::new(code::WORD_UNKNOWN, message, "write destroy, access, or a noun of the API such as volumes"))
     }
 }
 
 impl TryFrom<String> for Scope {
-    type Error = Refusal;
-    fn try_from(text: String) -> Result<Self, Refusal> {
-        text.parse()
+    type Error = Misread;
+    fn try_from(text: String) -> Result<Self, Misread> {
+        Ok(text.parse()?)
     }
 }
 

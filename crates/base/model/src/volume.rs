@@ -11,6 +11,9 @@ pub const VOLUMES_MAX: usize = 16_384;
 /// The most volumes that one pool holds, of which clones are some (docs/on-disk.md).
 pub const POOL_VOLUMES_MAX: usize = 1024;
 
+/// The smallest volume that is made. Smaller ones of earlier versions serve as before.
+pub const VOLUME_SIZE_MIN: Size = Size::mib(1);
+
 /// One volume as it is now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct VolumeReport {

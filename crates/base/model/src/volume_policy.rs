@@ -165,12 +165,15 @@ impl FromStr for ReadAhead {
         match text {
             "off" => Ok(Self::Off),
             "adaptive" => Ok(Self::Adaptive),
-            size => {
-                let size: Size = size.parse().map_err(|_: Refusal| ())?;
-                let possible = (4 << 10..=64 << 20).contains(&size.bytes());
-                if possible { Ok(Self::Fixed(size)) } else { Err(()) }
-            }
+            size => size.parse().map_err(|_: Refusal| ()).and_then(Self::fixed),
         }
+    }
+}
+
+impl ReadAhead {
+    fn fixed(size: Size) -> Result<Self, ()> {
+        let possible = (4 << 10..=64 << 20).contains(&size.bytes());
+        if possible { Ok(Self::Fixed(size)) } else { Err(()) }
     }
 }
 
@@ -187,7 +190,9 @@ impl fmt::Display for ReadAhead {
 impl TryFrom<String> for ReadAhead {
     type Error = &'static str;
     fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse().map_err(|()| "off, adaptive, or a size from 4KiB to 64MiB")
+        // A state that was written before sizes had units says `5000`.
+        let stored = || text.parse().map_err(|_| ()).map(Size::new).and_then(Self::fixed);
+        text.parse().or_else(|()| stored()).map_err(|()| "off, adaptive, or a size from 4KiB to 64MiB")
     }
 }
 
@@ -264,8 +269,10 @@ mod tests {
             ("cache-share", "-1"),
             ("read-ahead", "1KiB"),
             ("read-ahead", "1GiB"),
+            ("read-ahead", "65536"),
             ("iops", "0"),
             ("bandwidth", "0"),
+            ("bandwidth", "559513/s"),
             ("burst", "2h"),
             ("priority", "0"),
         ] {
@@ -275,6 +282,17 @@ mod tests {
         assert_eq!(policy, VolumePolicy::default());
         policy.set("iops", "100").expect("a number");
         assert!(policy.set("guarantee-iops", "101").is_err());
+    }
+
+    #[test]
+    fn volume_policy_takes_what_it_prints_of_odd_sizes() {
+        let mut policy = VolumePolicy::default();
+        for (key, value) in [("bandwidth", "559513B/s"), ("read-ahead", "5000B")] {
+            policy.set(key, value).expect(key);
+            assert!(policy.settings().contains(&(key, value.to_owned())), "{:?}", policy.settings());
+        }
+        let stored = serde_json::from_str::<ReadAhead>("\"5000\"");
+        assert_eq!(stored.expect("a state of an earlier version"), ReadAhead::Fixed(Size::new(5000)));
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub use pool::{PoolCommand, ScrubCommand};
 pub use portal::PortalCommand;
 pub use serve::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
 pub use session::SessionCommand;
-pub use snapshot::{LockOptions, SnapshotCommand, Until};
+pub use snapshot::{LockOptions, SnapshotCommand, Until, VolumeAt};
 pub use state::{RecoverOptions, StateCommand};
 pub use support::SupportCommand;
 pub use top::{TopNoun, TopOptions};
@@ -236,7 +236,7 @@ Example:
     #[command(subcommand, after_help = "Example:\n  blockyard volume list")]
     Volume(VolumeCommand),
     /// Snapshots: create, list, lock, delete
-    #[command(subcommand, after_help = "Example:\n  blockyard snapshot create tank/vm1 monday")]
+    #[command(subcommand, after_help = "Example:\n  blockyard snapshot create tank/vm1@monday")]
     Snapshot(SnapshotCommand),
     /// Hosts: add, list, show, change, refused, explain, remove
     #[command(subcommand, after_help = "Example:\n  blockyard host list")]
@@ -266,12 +266,12 @@ Example:
     /// Presentations: list
     #[command(subcommand, after_help = "Example:\n  blockyard presentation list")]
     Presentation(PresentationCommand),
-    /// Print what to type on a host so that it uses what is presented to it
+    /// Print the commands that connect a host to the volumes presented to it
     #[command(after_help = "Secrets are never printed.
 
 Example:
   blockyard connect web --os linux
-  blockyard connect esx1 --os esxi | less")]
+  blockyard connect web | less")]
     Connect(ConnectOptions),
     /// Sessions: list, show, record, kill
     #[command(subcommand, after_help = "Example:\n  blockyard session list")]
@@ -343,7 +343,7 @@ fn setting(text: &str) -> Result<(String, String), Refusal> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     pair.map(|(key, value)| (key.to_owned(), value.to_owned())).ok_or_else(|| {
         let hint = "write it as KEY=VALUE, such as rebuild=fast";
-        Refusal::new(code::REQUEST_INVALID, format!("\"{text}\" is no setting"), hint)
+        Refusal::new(code::SETTING_INVALID, format!("\"{text}\" is no setting"), hint)
     })
 }
 

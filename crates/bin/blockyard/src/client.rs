@@ -1,12 +1,16 @@
 //! Speaking to the daemon: over its socket, or from elsewhere over HTTPS.
 
+mod seen;
 mod way;
+
+pub use seen::Seen;
 
 use crate::args::{Global, ListOptions};
 use crate::failure::Failure;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::header::{ETAG, IF_MATCH};
+use hyper::{Method, Request, Response};
 use model::{Refusal, code};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -28,6 +32,20 @@ pub struct Client {
 pub struct Answer {
     pub whole: Value,
     key: &'static str,
+    /// The entity tag of what it holds, where that has one.
+    tag: Option<String>,
+}
+
+/// A good answer, before it is known what of it was asked for.
+struct Said {
+    whole: Value,
+    tag: Option<String>,
+}
+
+impl Said {
+    fn under(self, key: &'static str) -> Answer {
+        Answer { whole: self.whole, key, tag: self.tag }
+    }
 }
 
 impl Client {
@@ -52,7 +70,7 @@ impl Client {
 
     /// What `GET path` answers under `key`.
     pub fn get(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
-        self.send(Method::GET, path, None).map(|whole| Answer { whole, key })
+        self.send(Method::GET, path, None, None).map(|said| said.under(key))
     }
 
     /// What `GET path` answers under `key`, of a list that takes these pairs as well.
@@ -73,32 +91,32 @@ impl Client {
 
     /// What `POST path` answers under `key`.
     pub fn post(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
-        self.send(Method::POST, path, Some(json(body)?)).map(|whole| Answer { whole, key })
+        self.send(Method::POST, path, Some(json(body)?), None).map(|said| said.under(key))
     }
 
     /// `POST path` is done.
     pub fn post_and_forget(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
-        self.send(Method::POST, path, Some(json(body)?)).map(|_| ())
+        self.send(Method::POST, path, Some(json(body)?), None).map(|_| ())
     }
 
     /// What `PATCH path` answers under `key`.
     pub fn patch(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
-        self.send(Method::PATCH, path, Some(json(body)?)).map(|whole| Answer { whole, key })
+        self.send(Method::PATCH, path, Some(json(body)?), None).map(|said| said.under(key))
     }
 
     /// What `PUT path` answers under `key`.
     pub fn put(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
-        self.send(Method::PUT, path, Some(json(body)?)).map(|whole| Answer { whole, key })
+        self.send(Method::PUT, path, Some(json(body)?), None).map(|said| said.under(key))
     }
 
     /// `DELETE path` is done.
     pub fn delete(&self, path: &str) -> Result<(), Failure> {
-        self.send(Method::DELETE, path, None).map(|_| ())
+        self.send(Method::DELETE, path, None, None).map(|_| ())
     }
 
     /// What `DELETE path` answers under `key`.
     pub fn delete_for(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
-        self.send(Method::DELETE, path, None).map(|whole| Answer { whole, key })
+        self.send(Method::DELETE, path, None, None).map(|said| said.under(key))
     }
 
     /// What `GET path` answers that is no JSON, handed to `take` as it comes; what `take` said when it could not go on.
@@ -108,7 +126,7 @@ impl Client {
         mut take: impl FnMut(&[u8]) -> std::io::Result<()>,
     ) -> Result<std::io::Result<()>, Failure> {
         self.runtime.block_on(async {
-            let mut response = self.ask(Method::GET, path, None).await?;
+            let mut response = self.ask(Method::GET, path, None, None).await?;
             if !response.status().is_success() {
                 let body = response.into_body().collect().await.map_err(|error| gone(&error))?.to_bytes();
                 return Err(refused(&body));
@@ -123,36 +141,38 @@ impl Client {
         })
     }
 
-    fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Value, Failure> {
-        let (status, body) = self.runtime.block_on(self.exchange(method, path, body))?;
-        if status.is_success() {
-            return if body.is_empty() {
-                Ok(Value::Null)
-            } else {
-                serde_json::from_slice(&body).map_err(|e| garbled(&e))
+    /// What is said to a request; with a tag, the change is made only to what has that tag.
+    fn send(&self, method: Method, path: &str, body: Option<Vec<u8>>, tag: Option<&str>) -> Result<Said, Failure> {
+        self.runtime.block_on(async {
+            let response = self.ask(method, path, body, tag).await?;
+            let (head, body) = response.into_parts();
+            let body = body.collect().await.map_err(|error| gone(&error))?.to_bytes();
+            if !head.status.is_success() {
+                return Err(refused(&body));
+            }
+            let tag = head.headers.get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+            let whole = match body.is_empty() {
+                true => Value::Null,
+                false => serde_json::from_slice(&body).map_err(|error| garbled(&error))?,
             };
-        }
-        Err(refused(&body))
+            Ok(Said { whole, tag })
+        })
     }
 
-    async fn exchange(
+    /// The answer to a request, before its body has come.
+    async fn ask(
         &self,
         method: Method,
         path: &str,
         body: Option<Vec<u8>>,
-    ) -> Result<(StatusCode, Bytes), Failure> {
-        let response = self.ask(method, path, body).await?;
-        let status = response.status();
-        let body = response.into_body().collect().await.map_err(|error| gone(&error))?.to_bytes();
-        Ok((status, body))
-    }
-
-    /// The answer to a request, before its body has come.
-    async fn ask(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Response<Incoming>, Failure> {
+        tag: Option<&str>,
+    ) -> Result<Response<Incoming>, Failure> {
         if self.tells {
             eprintln!("> {method} {path}");
         }
-        let request = Request::builder()
+        let request = Request::builder();
+        let request = tag.into_iter().fold(request, |request, tag| request.header(IF_MATCH, tag));
+        let request = request
             .method(method)
             .uri(format!("/api/v1{path}"))
             .header("host", "blockyard")

@@ -1,19 +1,27 @@
 //! What cannot be taken back is confirmed: with `--yes`, or by typing the name.
 
+use crate::client::{Client, Seen};
 use crate::failure::Failure;
 use model::{Refusal, code};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
-/// The operator wants `what` called `name` gone.
+/// The operator wants what is at `path`, called `name`, gone. What is there is read before that is asked; nothing is read with `yes`.
 ///
-/// *Errors*: nobody could be asked, or another name was typed.
-pub fn destruction(what: &str, name: &impl Display, yes: bool) -> Result<(), Failure> {
+/// *Errors*: it is not there, nobody could be asked, or another name was typed.
+pub fn destruction(
+    client: &Client,
+    (path, noun): (&str, &'static str),
+    name: &impl Display,
+    yes: bool,
+) -> Result<Option<Seen>, Failure> {
     if yes {
-        return Ok(());
+        return Ok(None);
     }
-    let message = format!("{what} {name} and everything on it would be gone");
-    repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))
+    let seen = client.look(path, noun)?;
+    let message = format!("{noun} {name} and everything on it would be gone");
+    repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))?;
+    Ok(Some(seen))
 }
 
 /// The operator wants what was refused until it is confirmed, and types `name` to say so.

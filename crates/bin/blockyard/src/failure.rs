@@ -1,9 +1,10 @@
 //! How a command ends when it does not end well: one sentence and an exit code.
 
 use crate::args::Cli;
+use crate::nearest::nearest;
 use crate::output::put;
-use clap::CommandFactory;
-use clap::error::{Error, ErrorKind};
+use clap::error::{ContextKind, ContextValue, Error, ErrorKind};
+use clap::{Command, CommandFactory};
 use model::{Kind, Refusal, code};
 use std::error::Error as _;
 use std::process::ExitCode;
@@ -104,20 +105,53 @@ pub fn of_usage(error: &Error) -> Result<(), Failure> {
         return Err(Failure::usage(refusal));
     }
     let text = error.to_string();
-    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Err(Failure::Usage(format!("a command is missing; see {} --help", command_asked())));
+    let (path, command) = command_asked();
+    let see = format!("see {path} --help");
+    let word = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => word.as_str(),
+        _ => "",
+    };
+    match error.kind() {
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            return Err(Failure::Usage(format!("a command is missing; {see}")));
+        }
+        ErrorKind::InvalidSubcommand => {
+            let word = word(ContextKind::InvalidSubcommand);
+            let names = command.get_subcommands().filter(|inner| !inner.is_hide_set()).map(Command::get_name);
+            let meant: Vec<String> = nearest(word, names).iter().map(|name| format!("{path} {name}")).collect();
+            let asked = format!("{path} {word}");
+            let asked = bounded::quoted(asked.trim_start_matches("blockyard "));
+            return Err(Failure::Usage(format!("unknown command {asked}; {}", meant_or(&meant, see))));
+        }
+        ErrorKind::UnknownArgument if word(ContextKind::InvalidArg).starts_with('-') => {
+            let word = word(ContextKind::InvalidArg);
+            let names =
+                command.get_arguments().filter(|known| !known.is_hide_set()).filter_map(|known| known.get_long());
+            let meant = nearest(word.trim_start_matches('-'), names);
+            let meant: Vec<String> = meant.iter().map(|name| format!("--{name}")).collect();
+            let sentence = format!("unknown option {} of {path}; {}", bounded::quoted(word), meant_or(&meant, see));
+            return Err(Failure::Usage(sentence));
+        }
+        _ => {}
     }
     let first: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let sentence = first.join(" ");
     let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
     let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
-    let hint = tip.map_or_else(|| format!("see {} --help", command_asked()), str::to_owned);
+    let hint = tip.map_or(see, str::to_owned);
     Err(Failure::Usage(format!("{sentence}; {hint}")))
 }
 
-/// The command that was asked for, as far as it was understood: `blockyard pool create`.
-fn command_asked() -> String {
-    let root = Cli::command();
+/// The hint at what was meant; where nothing is near, at the help.
+fn meant_or(meant: &[String], see: String) -> String {
+    if meant.is_empty() { see } else { format!("did you mean {}?", meant.join(" or ")) }
+}
+
+/// The command that was asked for, as far as it was understood, and what leads to it: `blockyard pool create`.
+fn command_asked() -> (String, Command) {
+    let mut root = Cli::command();
+    // Global options are known to every command then.
+    root.build();
     let mut at = &root;
     let mut words = vec![root.get_name().to_owned()];
     for argument in std::env::args().skip(1) {
@@ -126,5 +160,5 @@ fn command_asked() -> String {
             at = inner;
         }
     }
-    words.join(" ")
+    (words.join(" "), at.clone())
 }

@@ -17,6 +17,7 @@ mod failure;
 mod lab;
 mod log;
 mod manual;
+mod nearest;
 mod output;
 mod progress;
 mod ready;

@@ -56,7 +56,7 @@ fn chosen(listed: &[Listed], version: u64) -> Result<&Copy, Refusal> {
         }
         (Some(_), Some(_)) => {
             let message = format!("the disks have several copies of version {version}");
-            Err(Refusal::new(code::REQUEST_INVALID, message, "name only the disks of the node that is meant"))
+            Err(Refusal::new(code::AMBIGUOUS, message, "name only the disks of the node that is meant"))
         }
     }
 }

@@ -194,7 +194,7 @@ impl Means {
         if let (Some(medium), Some(disks)) = (point.disk.medium(), &setup.pool.folder) {
             // What the units take of a disk is the whole stroke of its arm, as on a disk that is full.
             let stroke = member_bytes(point, units as u64);
-            setup.arguments.extend(["--disks-like".to_owned(), format!("{}={medium},{stroke}", disks.display())]);
+            setup.arguments.extend(["--disks-like".to_owned(), format!("{}={medium},{stroke}B", disks.display())]);
         }
         Ok(setup)
     }

@@ -283,7 +283,7 @@ impl Alerts {
         if !is_code && (subject.is_none() || what.len() > 255) {
             let message = format!("\"{}\" is neither a code nor a subject", what.escape_debug());
             let hint = "write a code such as BY-E302, or a subject such as \"pool tank\"";
-            return Err(Refusal::new(code::REQUEST_INVALID, message, hint));
+            return Err(Refusal::new(code::SUBJECT_INVALID, message, hint));
         }
         let until = now().plus(lasts.seconds());
         if self.book().now.silences.len() >= SILENCES_MAX {

@@ -4,6 +4,7 @@ use crate::book::{Alert, State};
 use model::{AlertFacts, EventSeverity, Timestamp};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
+use std::cmp::Reverse;
 use std::fmt::Write;
 
 /// The version of the message's form. Keys are added without raising it, never renamed or removed.
@@ -72,7 +73,10 @@ impl Told {
 impl Message {
     /// These alerts, of which there is at least one.
     pub fn of(node: &str, receiver: &str, mut alerts: Vec<Told>, time: Timestamp) -> Self {
-        alerts.sort_by_key(|told| (told.is_over(), std::cmp::Reverse(told.facts.severity), told.facts.number));
+        // Of alerts that are as bad, what is new comes before what is told again.
+        alerts.sort_by_key(|told| {
+            (told.is_over(), Reverse(told.facts.severity), told.state == State::Still.as_str(), told.facts.number)
+        });
         let mut digest = Sha256::new();
         digest.update(format!("{node}\0{receiver}"));
         for told in &alerts {
@@ -170,4 +174,48 @@ impl Message {
 
 fn hex(bytes: &[u8]) -> String {
     control::to_hex(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{Subject, SubjectKind, event};
+
+    fn told(number: u64, state: State, severity: EventSeverity, sentence: &str) -> Told {
+        let (since, last) = Default::default();
+        let facts = AlertFacts {
+            number,
+            code: event::POOL_FULL,
+            severity,
+            subject: Subject::new(SubjectKind::Pool, &"tank"),
+            sentence: sentence.to_owned(),
+            action: String::new(),
+            details: Vec::new(),
+            since,
+            last,
+            times: 1,
+            waits_for_you: false,
+        };
+        Told { state: state.as_str(), facts, resolved: (state == State::Resolved).then_some(since) }
+    }
+
+    #[test]
+    fn subject_of_a_summary_names_the_worst_alert_that_stands_and_the_newest_of_these() {
+        use EventSeverity::{Critical, Info, Warning};
+        let subject = |alerts: Vec<Told>| Message::of("node1", "ops", alerts, Timestamp::default()).subject();
+        let over = || told(1, State::Resolved, Critical, "disk d0 failed");
+        let mild = || told(2, State::Raised, Warning, "pool tank is nearly full");
+        let known = || told(3, State::Still, Critical, "volume tank/a does not serve");
+        let bad = || told(4, State::Raised, Critical, "pool tank is full");
+        let info = || told(5, State::Raised, Info, "a scrub ended");
+        for (alerts, wanted) in [
+            (vec![over(), mild(), known(), bad(), info()], "[node1] critical: pool tank is full (and 4 more)"),
+            (vec![info(), known(), mild()], "[node1] critical: volume tank/a does not serve (and 2 more)"),
+            (vec![over(), info(), mild()], "[node1] warning: pool tank is nearly full (and 2 more)"),
+            (vec![info()], "[node1] info: a scrub ended"),
+            (vec![over()], "[node1] resolved: disk d0 failed"),
+        ] {
+            assert_eq!(subject(alerts), wanted);
+        }
+    }
 }

@@ -58,8 +58,9 @@ impl Proof {
 impl Receiver {
     /// A receiver that is asked for.
     ///
-    /// *Errors*: it is neither told by mail nor by a webhook, or by both; or what is said of it cannot be.
+    /// *Errors*: it has no mail server and no webhook, or both; or what is said of it cannot be.
     pub fn new(name: &Name, how: SetReceiver, node: &str) -> Result<Self, Refusal> {
+        let is_mail = how.to.is_some() || how.smtp.is_some();
         let way = match (&how.smtp, &how.url) {
             (Some(_), None) => ReceiverWay::Mail {
                 to: Vec::new(),
@@ -69,9 +70,18 @@ impl Receiver {
                 user: None,
             },
             (None, Some(_)) => ReceiverWay::Webhook { url: String::new(), form: WebhookForm::default() },
-            _ => {
-                let message = format!("receiver {name} is told neither by mail nor by a webhook, or by both");
-                return Err(invalid(message, "give --mail with --smtp, or --webhook"));
+            (None, None) if is_mail => {
+                let message = format!("receiver {name} has no mail server");
+                let hint = "name the server that takes its mail: --smtp HOST, or smtp in a document";
+                return Err(Refusal::new(code::VALUE_MISSING, message, hint));
+            }
+            (None, None) => {
+                let message = format!("receiver {name} has neither a mail address nor a webhook");
+                return Err(Refusal::new(code::VALUE_MISSING, message, "give --mail with --smtp, or --webhook"));
+            }
+            (Some(_), Some(_)) => {
+                let message = format!("receiver {name} has both a mail server and a webhook");
+                return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "make a receiver for each"));
             }
         };
         let (trust, least) = (ReceiverTrust::System, LEAST);
@@ -113,7 +123,7 @@ impl Receiver {
         };
         if entry.signed && receiver.proof.is_none() {
             let message = "its messages are signed, and what with is not known here";
-            return Err(invalid(message, "give secret or secret_file, or leave signed out"));
+            return Err(Refusal::new(code::VALUE_MISSING, message, "give secret or secret_file, or leave signed out"));
         }
         Ok(receiver)
     }
@@ -128,7 +138,11 @@ impl Receiver {
         let proof = match &mut self.way {
             ReceiverWay::Mail { to: old_to, from: old_from, smtp: old_smtp, tls: old_tls, user: old_user } => {
                 if url.is_some() || form.is_some() || secret.is_some() {
-                    return Err(invalid("it is told by mail, which has no URL, form or secret", "leave them out"));
+                    return Err(Refusal::new(
+                        code::OPTIONS_CONFLICT,
+                        "it is told by mail, which has no URL, form or secret",
+                        "leave them out",
+                    ));
                 }
                 set(old_to, to);
                 set(old_from, from);
@@ -144,7 +158,11 @@ impl Receiver {
             ReceiverWay::Webhook { url: old_url, form: old_form } => {
                 let of_mail = to.is_some() || from.is_some() || smtp.is_some() || tls.is_some();
                 if of_mail || user.is_some() || password.is_some() {
-                    return Err(invalid("it is told by a webhook, which has nothing of mail", "leave that out"));
+                    return Err(Refusal::new(
+                        code::OPTIONS_CONFLICT,
+                        "it is told by a webhook, which has nothing of mail",
+                        "leave that out",
+                    ));
                 }
                 set(old_url, url);
                 set(old_form, form);
@@ -153,12 +171,16 @@ impl Receiver {
         };
         if before != self.destination() && self.proof.is_some() && proof.is_none() {
             let message = "it is told elsewhere, and what we prove there would be given to somebody else";
-            return Err(invalid(message, "give its password or secret anew"));
+            return Err(Refusal::new(code::VALUE_MISSING, message, "give its password or secret anew"));
         }
         self.proof = proof.transpose()?.or(self.proof);
         self.trust = match (pin, ca_file) {
             (Some(_), Some(path)) if !path.is_empty() => {
-                return Err(invalid("a pin and a file of authorities cannot both be believed", "give one of them"));
+                return Err(Refusal::new(
+                    code::OPTIONS_CONFLICT,
+                    "a pin and a file of authorities cannot both be believed",
+                    "give one of them",
+                ));
             }
             (Some(pin), _) => ReceiverTrust::Pin { pin },
             (None, Some(path)) if path.is_empty() => ReceiverTrust::System,
@@ -184,10 +206,15 @@ impl Receiver {
 
     fn admit(&self) -> Result<(), Refusal> {
         if self.gather > GATHER_MAX {
-            return Err(invalid(format!("{} is long to wait for more", self.gather), "gather for an hour at most"));
+            return Err(Refusal::new(
+                code::NUMBER_INVALID,
+                format!("{} is long to wait for more", self.gather),
+                "gather for an hour at most",
+            ));
         }
         if self.remind > Span::from_millis(0) && self.remind < REMIND_MIN {
-            return Err(invalid(
+            return Err(Refusal::new(
+                code::NUMBER_INVALID,
                 format!("{} is soon to say it again", self.remind),
                 "write 1min or more, or 0s for never",
             ));
@@ -195,22 +222,31 @@ impl Receiver {
         match &self.way {
             ReceiverWay::Mail { to, from, smtp, tls, user } => {
                 if to.is_empty() || to.len() > TO_MAX {
-                    return Err(invalid(
+                    return Err(Refusal::new(
+                        code::NUMBER_INVALID,
                         "mail goes to nobody, or to too many",
                         format!("give 1 to {TO_MAX} addresses"),
                     ));
                 }
                 to.iter().chain([from]).try_for_each(|address| admit_address(address))?;
                 if user.is_some() != self.proof.is_some() {
-                    return Err(invalid("a user and a password go together", "give both, or neither"));
+                    return Err(Refusal::new(
+                        code::VALUE_MISSING,
+                        "a user and a password go together",
+                        "give both, or neither",
+                    ));
                 }
                 let (host, _) = split(smtp)?;
                 if *tls == MailTls::None && user.is_some() && !is_here(&host) {
                     let message = "a password is not sent in the clear";
-                    return Err(invalid(message, "use --tls starttls or --tls implicit"));
+                    return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "use --tls starttls or --tls implicit"));
                 }
                 if user.as_ref().is_some_and(|user| user.len() > TEXT_MAX || user.contains('\0')) {
-                    return Err(invalid("this is no user of a mail server", "write the name alone"));
+                    return Err(Refusal::new(
+                        code::WORD_UNKNOWN,
+                        "this is no user of a mail server",
+                        "write the name alone",
+                    ));
                 }
             }
             ReceiverWay::Webhook { url, .. } => drop(parts(url)?),
@@ -346,8 +382,4 @@ fn admit_address(address: &str) -> Result<(), Refusal> {
     }
     let message = format!("\"{}\" is not an address of mail", address.escape_debug());
     Err(Refusal::new(code::ADDRESS_INVALID, message, "write storage-team@example.com"))
-}
-
-fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Refusal {
-    Refusal::new(code::REQUEST_INVALID, message, hint)
 }

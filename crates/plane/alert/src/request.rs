@@ -79,7 +79,7 @@ impl FromStr for AlertNumber {
     fn from_str(text: &str) -> Result<Self, Refusal> {
         text.parse().map(Self).map_err(|_| {
             let message = format!("\"{}\" is no number of an alert", text.escape_debug());
-            Refusal::new(code::REQUEST_INVALID, message, "see blockyard alert active")
+            Refusal::new(code::IDENTIFIER_INVALID, message, "see blockyard alert active")
         })
     }
 }

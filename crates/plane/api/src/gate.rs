@@ -340,7 +340,7 @@ impl Caller {
             Known::Session(login) => Ok(login),
             _ => {
                 let message = "this is for users who have logged in";
-                Err(Refusal::new(code::REQUEST_INVALID, message, "name the user: see blockyard user --help"))
+                Err(Refusal::new(code::VALUE_MISSING, message, "name the user: see blockyard user --help"))
             }
         }
     }

@@ -153,7 +153,7 @@ impl People {
                 return Err(Refusal::new(code::LINK_ENDED, message, "leave the name as it is"));
             }
             (None, None) => {
-                return Err(Refusal::new(code::REQUEST_INVALID, "the new user has no name", "choose a name"));
+                return Err(Refusal::new(code::VALUE_MISSING, "the new user has no name", "choose a name"));
             }
         };
         password::admit(&password.0, name.as_str())?;

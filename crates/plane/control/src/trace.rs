@@ -19,7 +19,7 @@ impl Control {
         let commands = asked.commands.unwrap_or(TRACE_COMMANDS);
         if !(1..=TRACE_COMMANDS_MAX).contains(&commands) {
             let message = format!("a trace of {commands} commands is not possible");
-            return Err(Refusal::new(code::REQUEST_INVALID, message, format!("choose 1 to {TRACE_COMMANDS_MAX}")));
+            return Err(Refusal::new(code::NUMBER_INVALID, message, format!("choose 1 to {TRACE_COMMANDS_MAX}")));
         }
         self.engine.trace(Order::StartTrace { volume: volume.clone(), commands }).await
     }

@@ -86,7 +86,7 @@ fn pin_from(text: &str) -> Result<String, Refusal> {
         return Ok(format!("sha256:{digits}"));
     }
     let hint = "write what blockyard web show says there: sha256: and 64 hexadecimal digits";
-    Err(Refusal::new(code::REQUEST_INVALID, "this is no pin of a key", hint))
+    Err(Refusal::new(code::PIN_INVALID, "this is no pin of a key", hint))
 }
 
 fn roots(path: &Path) -> Result<RootCertStore, Refusal> {

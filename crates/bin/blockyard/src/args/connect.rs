@@ -3,14 +3,14 @@
 use clap::{Args, ValueEnum};
 use model::Name;
 
-/// Whom to tell, and what runs there.
+/// The host, and its operating system.
 #[derive(Debug, Args)]
 pub struct ConnectOptions {
-    /// Which host
+    /// The host
     pub host: Name,
-    /// What runs on it
+    /// Operating system of the host [default: the lines of all]
     #[arg(long = "os", value_enum, value_name = "SYSTEM")]
-    pub system: System,
+    pub system: Option<System>,
 }
 
 /// What runs on a host.
@@ -29,6 +29,17 @@ pub enum System {
 }
 
 impl System {
+    /// What its lines are for, as a heading.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Linux => "Linux (open-iscsi)",
+            Self::Windows => "Windows (PowerShell)",
+            Self::Esxi => "ESXi (esxcli)",
+            Self::Proxmox => "Proxmox VE",
+            Self::Qemu => "qemu (libiscsi)",
+        }
+    }
+
     /// As the command line has it.
     pub fn word(self) -> &'static str {
         match self {

@@ -107,7 +107,7 @@ impl TryFrom<String> for WebListen {
 fn files_like(text: &str) -> Result<FilesLike, String> {
     let (folder, like) = text.rsplit_once('=').ok_or("write FOLDER=MEDIUM")?;
     let (medium, stroke) = like.split_once(',').map_or((like, None), |(medium, stroke)| (medium, Some(stroke)));
-    let stroke = stroke.map(|stroke| stroke.parse().map_err(|_| format!("\"{stroke}\" is no size"))).transpose()?;
+    let stroke = stroke.map(|stroke| stroke.parse().map_err(|refusal: Refusal| refusal.to_string())).transpose()?;
     Ok(FilesLike { folder: folder.into(), medium: medium.parse()?, stroke_bytes: stroke.map(Size::bytes) })
 }
 

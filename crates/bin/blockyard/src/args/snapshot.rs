@@ -2,7 +2,8 @@
 
 use super::ListOptions;
 use clap::{Args, Subcommand};
-use model::{Name, Refusal, SnapshotName, Span, Timestamp, VolumeName};
+use model::{Name, Refusal, SnapshotName, Span, Timestamp, VolumeName, code};
+use std::str::FromStr;
 
 /// What can be done with snapshots.
 #[derive(Debug, Subcommand)]
@@ -20,17 +21,18 @@ pub enum SnapshotCommand {
         #[command(flatten)]
         list: ListOptions,
     },
-    /// Make a snapshot of a volume, or of several of one pool at one instant
+    /// Create a snapshot of a volume, or of several volumes of one pool at one instant
     #[command(after_help = "Example:
+  blockyard snapshot create tank/vm1@monday
   blockyard snapshot create tank/vm1 monday
   blockyard snapshot create tank/db,tank/log before-update
   blockyard snapshot create tank/vm1 audit --lock-until 90d")]
     Create {
-        /// Of which volumes
-        #[arg(value_delimiter = ',', required = true, value_name = "VOLUME[,VOLUME…]")]
-        volumes: Vec<VolumeName>,
-        /// What to call it: it is POOL/VOLUME@NAME then
-        name: Name,
+        /// Volumes, separated by commas; the name may follow behind an @
+        #[arg(value_name = "VOLUME[,VOLUME…][@NAME]")]
+        volumes: VolumesAt,
+        /// Name of the snapshot, unless it stands behind the volumes; the snapshot is POOL/VOLUME@NAME then
+        name: Option<Name>,
         #[command(flatten)]
         lock: LockOptions,
     },
@@ -55,6 +57,72 @@ pub enum SnapshotCommand {
     },
 }
 
+/// A volume, with the name of one of its snapshots where that is given with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeAt {
+    /// The volume.
+    pub volume: VolumeName,
+    /// The name behind the `@`.
+    pub snapshot: Option<Name>,
+}
+
+/// Volumes that get snapshots of one name, with that name where it is given with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumesAt(Vec<VolumeAt>);
+
+impl FromStr for VolumeAt {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let (volume, snapshot) = text.split_once('@').map_or((text, None), |(volume, name)| (volume, Some(name)));
+        Ok(Self { volume: volume.parse()?, snapshot: snapshot.map(str::parse).transpose()? })
+    }
+}
+
+impl FromStr for VolumesAt {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        text.split(',').map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl VolumeAt {
+    /// The snapshot, whose name stands behind the volume or is given apart.
+    ///
+    /// *Errors*: it is given nowhere, or twice.
+    pub fn with(self, apart: Option<Name>) -> Result<SnapshotName, Refusal> {
+        let name = one_name(&self.volume, self.snapshot.iter().chain(&apart))?;
+        Ok(SnapshotName::of(self.volume, name))
+    }
+}
+
+impl VolumesAt {
+    /// The volumes, and the name of their snapshots, which stands behind them or is given apart.
+    ///
+    /// *Errors*: it is given nowhere, or there are two.
+    pub fn with(self, apart: Option<Name>) -> Result<(Vec<VolumeName>, Name), Refusal> {
+        let names = self.0.iter().filter_map(|at| at.snapshot.as_ref()).chain(&apart);
+        let name = one_name(&self.0[0].volume, names)?;
+        Ok((self.0.into_iter().map(|at| at.volume).collect(), name))
+    }
+}
+
+/// The only name among these, of a snapshot of `volume`.
+fn one_name<'a>(volume: &VolumeName, mut names: impl Iterator<Item = &'a Name>) -> Result<Name, Refusal> {
+    let Some(name) = names.next() else {
+        let hint = format!("write {volume}@NAME, or {volume} NAME");
+        return Err(Refusal::new(code::VALUE_MISSING, format!("the snapshot of {volume} has no name"), hint));
+    };
+    match names.find(|other| *other != name) {
+        None => Ok(name.clone()),
+        Some(other) => {
+            let message = format!("there are two names for the snapshot of {volume}, {name} and {other}");
+            Err(Refusal::new(code::OPTIONS_CONFLICT, message, "give one of them"))
+        }
+    }
+}
+
 /// Until when a snapshot cannot be deleted.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct LockOptions {
@@ -75,7 +143,7 @@ pub enum Until {
     At(Timestamp),
 }
 
-impl std::str::FromStr for Until {
+impl FromStr for Until {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {

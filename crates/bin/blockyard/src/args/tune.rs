@@ -8,16 +8,20 @@ use std::path::PathBuf;
 /// What can be done with the system below the array.
 #[derive(Debug, Subcommand)]
 pub enum TuneCommand {
-    /// Show every knob: what it is, what it should be, why, and what that brings
+    /// Show the settings to change: present value, recommended value, reason, and effect
     #[command(after_help = "Nothing is changed. Run it on the array's own machine; as root it sees everything.
+Disks and cards with the same values share a line.
 
 Example:
   blockyard tune show
-  blockyard tune show --quiet
+  blockyard tune show --all
   blockyard tune show --only network eth0/mtu")]
     Show {
         #[command(flatten)]
         which: TuneOptions,
+        /// Show also the settings that are well as they are
+        #[arg(long)]
+        all: bool,
     },
     /// Set what show says is to be changed, now and whenever the machine starts
     #[command(

@@ -1,6 +1,6 @@
 //! `blockyard volume …`, `blockyard present …` and what belongs to it.
 
-use super::{ListOptions, PatienceOptions};
+use super::{ListOptions, PatienceOptions, VolumeAt};
 use clap::{Args, Subcommand};
 use model::{CopySource, Name, Size, SnapshotName, VolumeName};
 use std::path::PathBuf;
@@ -103,15 +103,16 @@ it, and what it has made is cleared away.")]
         /// The volume that is copied to
         name: VolumeName,
     },
-    /// Let a volume show what a snapshot of it shows; what was written since is gone
+    /// Roll a volume back to one of its snapshots; what was written since is lost
     #[command(after_help = "Example:
-  blockyard volume rollback tank/vm1 monday --yes
+  blockyard volume rollback tank/vm1@monday --yes
   blockyard volume rollback tank/vm1 monday --yes --force")]
     Rollback {
-        /// Which
-        name: VolumeName,
-        /// To which of its snapshots
-        snapshot: Name,
+        /// The volume; the name of the snapshot may follow behind an @
+        #[arg(value_name = "VOLUME[@SNAPSHOT]")]
+        name: VolumeAt,
+        /// Name of the snapshot, unless it stands behind the volume
+        snapshot: Option<Name>,
         /// Also while sessions use the volume, whose hosts may have cached what is gone then
         #[arg(long)]
         force: bool,

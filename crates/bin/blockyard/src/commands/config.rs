@@ -51,7 +51,13 @@ pub fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
     request.fingerprint = Some(plan.fingerprint);
     request.initiators = options.initiators;
     request.within = options.within;
-    let answer = desk.client.post("/config/apply", &request, "applied")?;
+    let sent = desk.client.post("/config/apply", &request, "applied");
+    let answer = sent.map_err(|failure| {
+        with_both(failure, &plan.steps, || {
+            request.fingerprint = None;
+            Ok(self::plan(desk, &request)?.0.steps)
+        })
+    })?;
     let applied: Applied = answer.decode()?;
     desk.out.done(&answer, &format!("{} applied", steps(applied.steps.len())))
 }
@@ -62,7 +68,7 @@ pub fn run(desk: &Desk, command: &ConfigCommand) -> Result<(), Failure> {
         ConfigCommand::List => list(desk),
         ConfigCommand::Restore { version, yes, disruption, reuse_luns } => {
             let allow_disruption = disruption.allow_disruption;
-            restore(desk, version, yes, RestoreConfig { allow_disruption, reuse_luns })
+            restore(desk, version, yes, RestoreConfig { allow_disruption, reuse_luns, fingerprint: None })
         }
     }
 }
@@ -83,16 +89,44 @@ fn list(desk: &Desk) -> Result<(), Failure> {
         .rows(&answer, &Rows { header: &["VERSION", "SINCE", "TO GO BACK"], rows: configs.iter().map(row).collect() })
 }
 
-fn restore(desk: &Desk, version: ConfigVersion, yes: bool, request: RestoreConfig) -> Result<(), Failure> {
-    let configs: Vec<PastConfig> = desk.client.get("/config/versions", "configs")?.decode()?;
-    if let Some(config) = configs.iter().find(|config| config.version == version.0) {
+fn restore(desk: &Desk, version: ConfigVersion, yes: bool, mut request: RestoreConfig) -> Result<(), Failure> {
+    let past = || -> Result<Option<PastConfig>, Failure> {
+        let configs: Vec<PastConfig> = desk.client.get("/config/versions", "configs")?.decode()?;
+        Ok(configs.into_iter().find(|config| config.version == version.0))
+    };
+    let mut shown = Vec::new();
+    // One that is not kept is refused by the daemon.
+    if let Some(config) = past()? {
         if !desk.out.is_json() && !desk.out.is_quiet() {
             put(&config.steps.iter().map(|step| format!("{step}\n")).collect::<String>())?;
         }
         admit(&config.steps, config.sessions, yes || request.allow_disruption)?;
+        request.fingerprint = Some(config.fingerprint).filter(|fingerprint| !fingerprint.is_empty());
+        shown = config.steps;
     }
-    let answer = desk.client.post(&format!("/config/versions/{}/restore", version.0), &request, "applied")?;
+    let sent = desk.client.post(&format!("/config/versions/{}/restore", version.0), &request, "applied");
+    let now = || Ok(past()?.map(|config| config.steps).unwrap_or_default());
+    let answer = sent.map_err(|failure| with_both(failure, &shown, now))?;
     desk.out.done(&answer, &format!("everybody sees what they saw in configuration {}", version.0))
+}
+
+/// The failure; where the array has changed since these steps were shown, with those that are others `now`.
+fn with_both(failure: Failure, shown: &[Step], now: impl FnOnce() -> Result<Vec<Step>, Failure>) -> Failure {
+    let Failure::Refused(refusal) = &failure else { return failure };
+    if refusal.code != code::CHANGED_MEANWHILE {
+        return failure;
+    }
+    let Ok(now) = now() else { return failure };
+    let without = |these: &[Step], others: &[Step]| {
+        let only: Vec<String> = these.iter().filter(|step| !others.contains(step)).map(ToString::to_string).collect();
+        if only.is_empty() { "nothing".to_owned() } else { only.join(", ") }
+    };
+    let (then, is) = (without(shown, &now), without(&now, shown));
+    let message = match then == is {
+        true => format!("{}; the steps are the same as before", refusal.message),
+        false => format!("{}; shown was {then}; it would be {is} now", refusal.message),
+    };
+    Refusal::new(refusal.code, message, "repeat the command to see and confirm the steps as they are now").into()
 }
 
 /// Admits steps that take something from somebody only when that is wanted.
@@ -170,7 +204,7 @@ fn read(file: &Path) -> Result<Document, Failure> {
     let read = bounded::source_or_stdin(file, DOCUMENT_BYTES_MAX as u64).and_then(bounded::text_of);
     let text = read.map_err(|error| {
         let message = format!("{shown} cannot be read: {error}");
-        Refusal::new(code::REQUEST_INVALID, message, "name a document; blockyard export writes one")
+        Refusal::new(code::DOCUMENT_INVALID, message, "name a document; blockyard export writes one")
     })?;
     let parsed = if text.trim_start().starts_with('{') {
         serde_json::from_str(&text).map_err(|error| bounded::excerpt(&error.to_string()))
@@ -179,7 +213,7 @@ fn read(file: &Path) -> Result<Document, Failure> {
     };
     parsed.map_err(|error| {
         let message = format!("{shown} is no document: {error}");
-        Refusal::new(code::REQUEST_INVALID, message, "compare it with what blockyard export writes").into()
+        Refusal::new(code::DOCUMENT_INVALID, message, "compare it with what blockyard export writes").into()
     })
 }
 

@@ -1,10 +1,11 @@
 //! `blockyard connect`
 
 use super::Desk;
-use crate::args::ConnectOptions;
+use crate::args::{ConnectOptions, System};
 use crate::connect::{Step, View};
 use crate::failure::Failure;
 use crate::output::put;
+use clap::ValueEnum;
 use control::{HostGroupReport, HostReport, PresentationReport};
 use model::{EVERYONE, Name, Refusal, code};
 use serde_json::json;
@@ -12,7 +13,24 @@ use serde_json::json;
 /// What to do on the host is printed, step by step.
 pub fn connect(desk: &Desk, options: &ConnectOptions) -> Result<(), Failure> {
     let view = view(desk, &options.host)?;
-    print(desk, &view.steps(options.system), &view.notes())
+    match options.system {
+        Some(system) => print(desk, &view.steps(system), &view.notes()),
+        None => print_all(desk, &view),
+    }
+}
+
+/// The steps of each operating system are printed, under its name.
+fn print_all(desk: &Desk, view: &View) -> Result<(), Failure> {
+    let (systems, notes) = (System::value_variants(), view.notes());
+    if desk.out.is_json() {
+        let each = |system: &System| json!({ "os": system.word(), "steps": view.steps(*system) });
+        let systems: Vec<_> = systems.iter().map(each).collect();
+        return put(&format!("{:#}\n", json!({ "schema": 1, "systems": systems, "notes": notes })));
+    }
+    let each = |system: &System| format!("# ===== {} =====\n\n{}", system.title(), text(&view.steps(*system), &[]));
+    let mut parts: Vec<String> = systems.iter().map(each).collect();
+    parts.extend((!notes.is_empty()).then(|| text(&[], &notes)));
+    put(&parts.join("\n"))
 }
 
 /// What a host sees.

@@ -210,11 +210,12 @@ fn held_by(label: &Label) -> String {
 /// The disk is replaced; in which pool.
 fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, Failure> {
     let path = format!("/disks/{disk}/replace");
+    let seen = if request.confirmed { None } else { Some(desk.client.look(&format!("/disks/{disk}"), "disk")?) };
     let answer = match desk.client.post(&path, &request, "pool") {
         Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
             confirm::repetition(disk, refusal)?;
             request.confirmed = true;
-            desk.client.post(&path, &request, "pool")?
+            desk.client.post_as_seen(&path, &request, "pool", seen.as_ref())?
         }
         answered => answered?,
     };
@@ -234,7 +235,7 @@ fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, F
 pub fn absolute(path: &Path) -> Result<String, Failure> {
     let wrong = |why: &str| {
         let message = format!("the path \"{}\" cannot be used: {why}", path.display());
-        Failure::usage(&Refusal::new(code::REQUEST_INVALID, message, "name a block device or a regular file"))
+        Failure::usage(&Refusal::new(code::PATH_INVALID, message, "name a block device or a regular file"))
     };
     let absolute = std::path::absolute(path).map_err(|error| wrong(&error.to_string()))?;
     let mut clean = PathBuf::new();

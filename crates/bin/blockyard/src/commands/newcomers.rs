@@ -59,7 +59,7 @@ pub fn named(paths: &[PathBuf], known: &[DiskReport]) -> Result<Vec<(DiskName, S
         let full = absolute(path)?;
         if named.iter().any(|(_, other)| *other == full) {
             let message = format!("disk {full} is named twice");
-            return Err(Refusal::new(code::REQUEST_INVALID, message, "name each disk once").into());
+            return Err(Refusal::new(code::NAMED_TWICE, message, "name each disk once").into());
         }
         let own = known.iter().find(|disk| disk.path == full).and_then(|disk| disk.name.clone());
         let is_taken = |name: &DiskName| {

@@ -81,8 +81,9 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
         PoolCommand::Repair { name, accept_loss, yes } => check::repair(desk, &name, accept_loss, yes),
         PoolCommand::Dump { name } => check::dump(desk, &name),
         PoolCommand::Destroy { name, yes } => {
-            confirm::destruction("pool", &name, yes)?;
-            desk.client.delete(&pool_path(&name))?;
+            let path = pool_path(&name);
+            let seen = confirm::destruction(&desk.client, (&path, "pool"), &name, yes)?;
+            desk.client.delete_as_seen(&path, "", seen.as_ref())?;
             desk.out.said(&format!("pool {name} is gone; its disks are free"))
         }
     }
@@ -104,7 +105,7 @@ fn share_out(like: &NewGroup, disks: &[DiskName], count: usize) -> Result<Vec<Ne
     if count == 0 || !disks.len().is_multiple_of(count) {
         let message = format!("{} disks cannot be shared out to {count} groups evenly", disks.len());
         let hint = "give as many disks to each group";
-        return Err(Failure::usage(&Refusal::new(code::REQUEST_INVALID, message, hint)));
+        return Err(Failure::usage(&Refusal::new(code::GROUPS_UNEQUAL, message, hint)));
     }
     let group = |disks: &[DiskName]| NewGroup { disks: disks.to_vec(), ..like.clone() };
     Ok(disks.chunks(disks.len() / count).map(group).collect())

@@ -12,6 +12,7 @@ pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
         SnapshotCommand::List { volume, list: options } => list(desk, volume.as_ref(), &options),
         SnapshotCommand::Create { volumes, name, lock } => {
+            let (volumes, name) = volumes.with(name)?;
             let request = NewSnapshots { volumes, name, lock: lock.lock() };
             let answer = desk.client.post("/snapshots", &request, "snapshots")?;
             let made: Vec<SnapshotReport> = answer.decode()?;
@@ -20,15 +21,16 @@ pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
             desk.out.done(&answer, &format!("snapshot {} created{instant}", names.join(", ")))
         }
         SnapshotCommand::Delete { name, yes } => {
-            confirm::destruction("snapshot", &name, yes)?;
-            desk.client.delete(&format!("/snapshots/{name}"))?;
+            let path = format!("/snapshots/{name}");
+            let seen = confirm::destruction(&desk.client, (&path, "snapshot"), &name, yes)?;
+            desk.client.delete_as_seen(&path, "", seen.as_ref())?;
             desk.out.said(&format!("snapshot {name} is gone; its space is given back in the background"))
         }
         SnapshotCommand::Lock { name, lock } => {
             let lock = lock.lock();
             if lock == LockWish::Open {
                 let hint = "give --lock-until TIME, or --locked for ever";
-                let refusal = Refusal::new(code::REQUEST_INVALID, "it was not said until when to lock", hint);
+                let refusal = Refusal::new(code::VALUE_MISSING, "it was not said until when to lock", hint);
                 return Err(Failure::usage(&refusal));
             }
             let answer = desk.client.patch(&format!("/snapshots/{name}"), &LockSnapshot { lock }, "snapshot")?;

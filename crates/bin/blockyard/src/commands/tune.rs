@@ -20,11 +20,11 @@ pub fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
     }
     if !desk.client.is_here() {
         let message = "blockyard tune looks at the machine that it runs on, and that is not the array's";
-        let refusal = Refusal::new(code::REQUEST_INVALID, message, "run it there, without --url");
+        let refusal = Refusal::new(code::ELSEWHERE, message, "run it there, without --url");
         return Err(Failure::usage(&refusal));
     }
     match command {
-        TuneCommand::Show { which } => show(desk, which),
+        TuneCommand::Show { which, all } => show(desk, which, *all),
         TuneCommand::Apply(options) => apply::apply(desk, options),
         TuneCommand::Host(options) => host(desk, options),
         TuneCommand::Revert { root } => apply::revert(desk, &Root::new(root)),
@@ -78,32 +78,78 @@ fn chosen(root: &Root, array: &Array, which: &TuneOptions) -> Result<Vec<Advice>
     let unknown = which.only.iter().find(|word| !all.iter().any(|advice| advice.is_named(word)));
     if let Some(word) = unknown {
         let message = format!("\"{word}\" names no knob that this machine has for the array");
-        let refusal = Refusal::new(code::REQUEST_INVALID, message, "see blockyard tune show");
+        let refusal = Refusal::new(code::WORD_UNKNOWN, message, "see blockyard tune show");
         return Err(Failure::usage(&refusal));
     }
     let is_wanted = |advice: &Advice| which.only.is_empty() || which.only.iter().any(|word| advice.is_named(word));
     Ok(all.into_iter().filter(is_wanted).collect())
 }
 
-fn show(desk: &Desk, which: &TuneOptions) -> Result<(), Failure> {
+/// What is to be changed is printed; with `all`, and of what is named, also what is well as it is.
+fn show(desk: &Desk, which: &TuneOptions, all: bool) -> Result<(), Failure> {
     let root = Root::new(&which.root);
     let array = array(desk)?;
-    let all = chosen(&root, &array, which)?;
+    let chosen = chosen(&root, &array, which)?;
+    let is_shown = |advice: &&Advice| advice.verdict != Verdict::Ok || all || !which.only.is_empty();
+    let shown: Vec<&Advice> = chosen.iter().filter(is_shown).collect();
     if desk.out.is_json() {
-        return put(&format!("{:#}\n", json!({ "schema": 1, "knobs": all })));
+        return put(&format!("{:#}\n", json!({ "schema": 1, "knobs": shown })));
     }
-    let shown = all.iter().filter(|advice| advice.verdict != Verdict::Ok || !desk.out.is_quiet());
-    desk.out.lines(&Rows {
-        header: &["", "KNOB", "IS", "SHOULD BE", "WHY", "WHAT IT BRINGS"],
-        rows: shown.map(row).collect(),
-    })?;
-    for line in summary(&root, &array, &all) {
+    let groups = alike(&shown);
+    if !groups.is_empty() {
+        desk.out.lines(&Rows {
+            header: &["", "KNOB", "ON", "IS", "SHOULD BE", "WHY", "WHAT IT BRINGS"],
+            rows: groups.iter().map(row).collect(),
+        })?;
+        desk.out.said("")?;
+    }
+    let well = chosen.len() - shown.len();
+    for line in summary(&root, &array, &groups, well) {
         desk.out.said(&line)?;
     }
     Ok(())
 }
 
-fn row(advice: &Advice) -> Vec<String> {
+/// A knob of disks or cards that are alike: the same value, the same advice, the same reason.
+struct Group<'a> {
+    advice: &'a Advice,
+    /// Whose it is; empty for a knob of the machine.
+    on: Vec<&'a str>,
+}
+
+/// The advice in its order, with what is alike in the place of the first of it.
+fn alike<'a>(all: &[&'a Advice]) -> Vec<Group<'a>> {
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for &advice in all {
+        // A note may name whose it is.
+        let said = |one: &Advice| one.note.replace(&one.on, "");
+        let is_alike = |group: &&mut Group<'_>| {
+            let first = group.advice;
+            let values = (&first.now, &first.wanted, first.verdict) == (&advice.now, &advice.wanted, advice.verdict);
+            !advice.on.is_empty() && first.knob == advice.knob && values && said(first) == said(advice)
+        };
+        match groups.iter_mut().find(is_alike) {
+            Some(group) => group.on.push(&advice.on),
+            None => groups.push(Group { advice, on: vec![&advice.on] }),
+        }
+    }
+    groups
+}
+
+/// So many disks or cards are named in a line.
+const NAMED_MAX: usize = 6;
+
+/// Whose a knob is: `sda, sdb`, and of many how many.
+fn named(on: &[&str]) -> String {
+    match on {
+        [] | [""] => "-".to_owned(),
+        few if few.len() <= NAMED_MAX => few.join(", "),
+        many => format!("{}, … ({} in all)", many[..NAMED_MAX].join(", "), many.len()),
+    }
+}
+
+fn row(group: &Group<'_>) -> Vec<String> {
+    let advice = group.advice;
     let (verdict, wanted) = match advice.verdict {
         Verdict::Ok => ("ok", "as it is"),
         Verdict::Change => ("change", advice.wanted.as_str()),
@@ -116,12 +162,13 @@ fn row(advice: &Advice) -> Vec<String> {
         format!("{}; {}", advice.knob.why, advice.note)
     };
     let effect = format!("{} ({})", advice.knob.effect, advice.knob.source);
-    vec![verdict.to_owned(), advice.name(), advice.now.clone(), wanted.to_owned(), why, effect]
+    let (knob, on) = (advice.knob.name.to_owned(), named(&group.on));
+    vec![verdict.to_owned(), knob, on, advice.now.clone(), wanted.to_owned(), why, effect]
 }
 
-/// What was left out, and what is to be done.
-fn summary(root: &Root, array: &Array, all: &[Advice]) -> Vec<String> {
-    let mut lines = vec![String::new()];
+/// What was left out, and what is to be done. So many knobs are `well` and not shown.
+fn summary(root: &Root, array: &Array, groups: &[Group<'_>], well: usize) -> Vec<String> {
+    let mut lines = Vec::new();
     match tune::files(root, &array.disks) {
         0 => {}
         1 => lines.push("1 disk is a file: what is below its file system is not the array's to tune.".to_owned()),
@@ -130,7 +177,12 @@ fn summary(root: &Root, array: &Array, all: &[Advice]) -> Vec<String> {
     if array.interfaces.is_empty() {
         lines.push("No portal is on a network card.".to_owned());
     }
-    let count = |verdict| all.iter().filter(|advice| advice.verdict == verdict).count();
+    match well {
+        0 => {}
+        1 => lines.push("1 setting is well as it is: blockyard tune show --all".to_owned()),
+        n => lines.push(format!("{n} settings are well as they are: blockyard tune show --all")),
+    }
+    let count = |verdict| groups.iter().filter(|group| group.advice.verdict == verdict).count();
     lines.push(match (count(Verdict::Change), count(Verdict::Ask)) {
         (0, 0) => "Nothing is to be changed.".to_owned(),
         (0, asks) => format!("{asks} for you to decide; nothing else is to be changed."),

@@ -15,8 +15,7 @@ use crate::progress::{Patience, sentence};
 use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack, VolumeChange};
 use model::volume_policy::VOLUME_SETTINGS;
 use model::{
-    Backend, Provision, Refusal, SanitizeReport, Size, SnapshotName, VolumeName, VolumePolicy, VolumeReport,
-    WritePolicy, code,
+    Backend, Provision, SanitizeReport, Size, SnapshotName, VolumeName, VolumePolicy, VolumeReport, WritePolicy, code,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -57,16 +56,7 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
         }
         VolumeCommand::CancelCopy { name } => copy::cancel(desk, &name),
         VolumeCommand::Rollback { name, snapshot, force, yes } => {
-            let request = RollBack { snapshot: SnapshotName::of(name, snapshot), force, confirmed: true };
-            if !yes {
-                let (volume, snapshot) = (&request.snapshot.volume, &request.snapshot.snapshot);
-                let message = format!("what was written to volume {volume} since {snapshot} would be gone");
-                let refusal = Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted");
-                confirm::repetition(volume, refusal)?;
-            }
-            let answer = desk.client.post("/rollbacks", &request, "volume")?;
-            let SnapshotName { volume, snapshot } = request.snapshot;
-            desk.out.done(&answer, &format!("volume {volume} shows what it was at {snapshot}"))
+            roll_back(desk, RollBack { snapshot: name.with(snapshot)?, force, confirmed: yes })
         }
         VolumeCommand::Reservations { name, clear: false, .. } => reservations::show(desk, &name),
         VolumeCommand::Reservations { name, clear: true, yes } => reservations::clear(desk, &name, yes),
@@ -84,11 +74,26 @@ pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
             (false, None) => trace::show(desk, &name),
         },
         VolumeCommand::Delete { name, force, yes } => {
-            confirm::destruction("volume", &name, yes)?;
-            desk.client.delete(&format!("/volumes/{name}{}", forced(force)))?;
+            let path = format!("/volumes/{name}");
+            let seen = confirm::destruction(&desk.client, (&path, "volume"), &name, yes)?;
+            desk.client.delete_as_seen(&path, forced(force), seen.as_ref())?;
             desk.out.said(&format!("volume {name} is gone"))
         }
     }
+}
+
+/// The volume shows what its snapshot shows. The daemon looks whether there is one before it wants a confirmation.
+fn roll_back(desk: &Desk, mut request: RollBack) -> Result<(), Failure> {
+    let answer = match desk.client.post("/rollbacks", &request, "volume") {
+        Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
+            confirm::repetition(&request.snapshot.volume, refusal)?;
+            request.confirmed = true;
+            desk.client.post("/rollbacks", &request, "volume")?
+        }
+        answered => answered?,
+    };
+    let SnapshotName { volume, snapshot } = request.snapshot;
+    desk.out.done(&answer, &format!("volume {volume} shows what it was at {snapshot}"))
 }
 
 fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {

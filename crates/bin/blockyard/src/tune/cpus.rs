@@ -81,19 +81,7 @@ impl Cpus {
         self.0.iter().copied().nth(n.checked_rem(self.0.len())?)
     }
 
-    /// As the files of masks have them: hexadecimal, 32 to a word, the highest first.
-    pub fn mask(&self) -> String {
-        let words = self.0.last().map_or(1, |last| last / 32 + 1);
-        let word =
-            |n: u32| (0..32).filter(|bit| self.0.contains(&(n * 32 + bit))).fold(0_u32, |word, bit| word | 1 << bit);
-        let mut text = format!("{:x}", word(words - 1));
-        for n in (0..words - 1).rev() {
-            text += &format!(",{:08x}", word(n));
-        }
-        text
-    }
-
-    /// Those of a mask.
+    /// Those of a mask: hexadecimal, 32 to a word, the highest first.
     pub fn of_mask(text: &str) -> Self {
         let mut all = BTreeSet::new();
         for (n, word) in text.trim().rsplit(',').enumerate() {
@@ -135,8 +123,7 @@ mod tests {
             [("0", "1"), ("0-3,8", "10f"), ("31-32", "1,80000000"), ("64", "1,00000000,00000000"), ("", "0")]
         {
             let cpus = Cpus::of_list(list);
-            assert_eq!((cpus.to_string().as_str(), cpus.mask().as_str()), (list, mask));
-            assert_eq!(Cpus::of_mask(mask), cpus);
+            assert_eq!((cpus.to_string().as_str(), Cpus::of_mask(mask)), (list, cpus.clone()));
         }
         assert_eq!(Cpus::of_list("3-1,x,7-").to_string(), "");
         assert_eq!(Cpus::of_list("2,5").nth(3), Some(5));

@@ -2,7 +2,8 @@
 
 use super::cpus::Cpus;
 use super::knobs::{
-    ADD_RANDOM, MAX_SECTORS, NOMERGES, NR_REQUESTS, QUEUE_DEPTH, READ_AHEAD, RQ_AFFINITY, SCHEDULER, WBT, WRITE_CACHE,
+    ADD_RANDOM, MAX_SECTORS, MAX_SECTORS_OF_HEADS, NOMERGES, NOMERGES_OF_HEADS, NR_REQUESTS, QUEUE_DEPTH, READ_AHEAD,
+    RQ_AFFINITY, SCHEDULER, SCHEDULER_OF_HEADS, WBT, WRITE_CACHE,
 };
 use super::{Advice, Knob, Root, Verdict};
 use std::collections::BTreeMap;
@@ -111,15 +112,16 @@ impl Queue<'_> {
         self.text("rotational").as_deref() == Some("1") && !is_virtual
     }
 
-    fn wanted_scheduler(&self) -> &'static str {
-        if self.turns() { "mq-deadline" } else { "none" }
+    /// The scheduler that fits the disk, with the reason for this one: what speaks for the other speaks against it.
+    fn wanted_scheduler(&self) -> (&'static Knob, &'static str) {
+        if self.turns() { (&SCHEDULER_OF_HEADS, "mq-deadline") } else { (&SCHEDULER, "none") }
     }
 
     fn scheduler(&self) -> Option<Advice> {
         let text = self.text("scheduler")?;
         let now = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or(text.as_str(), |(now, _)| now);
-        let wanted = self.wanted_scheduler();
-        let advice = Advice::kept(&SCHEDULER, self.name, now).file(&self.path("scheduler"), wanted);
+        let (knob, wanted) = self.wanted_scheduler();
+        let advice = Advice::kept(knob, self.name, now).file(&self.path("scheduler"), wanted);
         let is_there = text.split_whitespace().any(|word| word.trim_matches(['[', ']']) == wanted);
         Some(if is_there { advice } else { advice.without_hope(format!("this kernel has no {wanted} for it")) })
     }
@@ -141,7 +143,12 @@ impl Queue<'_> {
     fn request_size(&self) -> Option<Advice> {
         let now: u64 = self.text("max_sectors_kb")?.parse().ok()?;
         let most: u64 = self.text("max_hw_sectors_kb")?.parse().ok()?;
-        let advice = Advice::kept(&MAX_SECTORS, self.name, now.to_string());
+        let knob = if self.turns() { &MAX_SECTORS_OF_HEADS } else { &MAX_SECTORS };
+        let advice = Advice::kept(knob, self.name, now.to_string());
+        if !self.turns() {
+            // Larger requests have shown no gain there.
+            return Some(advice);
+        }
         if now >= REQUEST_KB || now >= most {
             let note = (now < REQUEST_KB).then(|| format!("the hardware takes no more than {most}"));
             return Some(advice.saying(note.unwrap_or_default()));
@@ -156,7 +163,8 @@ impl Queue<'_> {
     }
 
     fn merges(&self) -> Option<Advice> {
-        let advice = Advice::kept(&NOMERGES, self.name, self.text("nomerges")?);
+        let knob = if self.turns() { &NOMERGES_OF_HEADS } else { &NOMERGES };
+        let advice = Advice::kept(knob, self.name, self.text("nomerges")?);
         Some(if self.turns() { advice.file(&self.path("nomerges"), "0") } else { advice })
     }
 

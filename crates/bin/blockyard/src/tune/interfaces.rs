@@ -1,7 +1,7 @@
 //! The network interfaces that portals are on, and the cards below them.
 
 use super::cpus::{self, Cpus};
-use super::knobs::{GRO, MTU, QUEUES, RPS, RX_RING, TSO};
+use super::knobs::{GRO, MTU, MTU_OF_VIRTUAL, QUEUES, RPS, RX_RING, TSO};
 use super::{Advice, Knob, Root, Setting};
 use std::collections::BTreeSet;
 
@@ -25,6 +25,15 @@ pub fn with_those_below(root: &Root, portals: &[String]) -> Vec<String> {
 /// True for one that is a card, also a virtual machine's.
 pub fn is_card(root: &Root, name: &str) -> bool {
     root.has(&format!("sys/class/net/{name}/device"))
+}
+
+/// Drivers of cards that a hypervisor makes up.
+const VIRTUAL: [&str; 4] = ["virtio_net", "vmxnet3", "hv_netvsc", "vif"];
+
+/// True for a card of a virtual machine that is no real one.
+fn is_virtual(root: &Root, name: &str) -> bool {
+    let text = root.text(&format!("sys/class/net/{name}/device/uevent")).unwrap_or_default();
+    text.lines().filter_map(|line| line.strip_prefix("DRIVER=")).any(|driver| VIRTUAL.contains(&driver))
 }
 
 /// How fast it is, in Mbit/s, where it says so.
@@ -53,6 +62,9 @@ pub fn look(root: &Root, portals: &[String]) -> Vec<Advice> {
 fn mtu(root: &Root, name: &str) -> Option<Advice> {
     let path = format!("sys/class/net/{name}/mtu");
     let now = root.number(&path)?;
+    if is_virtual(root, name) {
+        return Some(Advice::kept(&MTU_OF_VIRTUAL, name, now.to_string()));
+    }
     let advice = Advice::kept(&MTU, name, now.to_string());
     let has_wire =
         is_card(root, name) || root.names(&format!("sys/class/net/{name}")).iter().any(|it| it.starts_with("lower_"));
@@ -100,20 +112,11 @@ fn ethtool(option: &str, interface: &str, name: &str, value: &str) -> Setting {
     Setting::Ethtool { option: own(option), interface: own(interface), name: own(name), value: own(value) }
 }
 
-/// Only of a card with one queue, on a machine with more cores than two: on two it loses.
+/// Shown, and never advised: where it was measured it loses, and nobody has shown where it gains.
 fn rps(root: &Root, name: &str) -> Option<Advice> {
-    let path = format!("sys/class/net/{name}/queues/rx-0/rps_cpus");
-    let now = Cpus::of_mask(&root.text(&path)?);
-    let shown = |cpus: &Cpus| if cpus.len() == 0 { "none".to_owned() } else { cpus.to_string() };
-    let advice = Advice::kept(&RPS, name, shown(&now));
-    let near = cpus(root, name);
-    if rx_queues(root, name) > 1 || near.len() <= 2 || now.len() > 0 {
-        return Some(advice);
-    }
-    let advice = advice.to(shown(&near), [Setting::File { path, value: near.mask() }]);
-    Some(advice.asking(format!(
-        "only where one core is the narrow place; try it: blockyard tune apply --only {name}/rps_cpus"
-    )))
+    let now = Cpus::of_mask(&root.text(&format!("sys/class/net/{name}/queues/rx-0/rps_cpus"))?);
+    let now = if now.len() == 0 { "none".to_owned() } else { now.to_string() };
+    Some(Advice::kept(&RPS, name, now))
 }
 
 /// Only where packets were lost for want of room.

@@ -202,3 +202,69 @@ fn log_is_told_to_admins_goes_into_the_bundle_and_holds_no_secret() {
     }
     end(&mut daemon, Signal::TERM);
 }
+
+#[test]
+fn odd_sizes_that_the_array_exports_are_taken_back_and_sizes_without_a_unit_are_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let dir = folder.path();
+    let mut daemon = start(dir);
+    wait_until_served(dir);
+    let good = |line: &str| {
+        let (code, out, why) = say(dir, line);
+        assert_eq!(code, 0, "{line}: {why}");
+        out
+    };
+    for disk in ["d0", "d1", "d2", "d3"] {
+        good(&format!("disk add --name {disk} --create 134300001B {disk}.img"));
+    }
+    good("pool create tank --level raid6 d0 d1 d2 d3 --member-size exact");
+    good("pool set tank rebuild.max=559513B/s");
+    good("volume create tank/odd 12345678B");
+    good("volume create tank/thin 1.5MB --thin --granule 64KiB");
+    good("volume set tank/odd --bandwidth 1000001B/s --read-ahead 5000B");
+    for form in ["table", "json"] {
+        let exported = good(&format!("export -o {form}"));
+        for text in ["559513B/s", "1000001B/s", "5000B"] {
+            assert!(exported.contains(text), "{text} is not in {exported}");
+        }
+        let file = dir.join(format!("copy.{form}"));
+        fs::write(&file, exported).expect("a file");
+        let so = "everything is so already\n";
+        assert_eq!(good(&format!("diff -f {} --prune --exit-code", file.display())), so);
+        assert_eq!(good(&format!("apply -f {} --prune", file.display())), so);
+    }
+    let file = dir.join("bare.toml");
+    for (entry, why) in [
+        ("[volume.\"tank/new\"]\nsize = \"8\"\n", "size \"8\" has no unit; write a number with a unit, such as 1GiB"),
+        ("[volume.\"tank/new\"]\nsize = 4096\n", "volume tank/new of 4 KiB is too small; give at least 1MiB"),
+        (
+            "[volume.\"tank/odd\"]\n[volume.\"tank/odd\".settings]\nbandwidth = \"1000001/s\"\n",
+            "bandwidth cannot be \"1000001/s\"; write a rate such as",
+        ),
+    ] {
+        fs::write(&file, format!("schema = 1\n{entry}")).expect("a file");
+        let (code, _, said) = say(dir, &format!("diff -f {}", file.display()));
+        assert!(code == 2 && said.contains(why), "{code}: {said}");
+    }
+    end(&mut daemon, Signal::TERM);
+}
+
+#[test]
+fn document_with_chap_and_no_secret_is_told_what_documents_have() {
+    let lab = crate::lab::Lab::new();
+    let path = lab.dir.path().join("array.toml");
+    let document =
+        "schema = 1\n[host.web]\ninitiators = [\"iqn.2001-04.com.example:web\"]\n[host.web.chap]\nuser = \"web\"\n";
+    fs::write(&path, document).expect("a file");
+    let sentence = lab.bad(&["apply", "-f", "array.toml"], 2);
+    assert_eq!(
+        sentence,
+        "[host.web.chap] has no secret, and the array knows none; write secret_file = \"FILE\" there, the name of a file beside the document that holds the secret alone (BY-1605)"
+    );
+    fs::write(lab.dir.path().join("web.secret"), "twelve bytes and more\n").expect("a file");
+    fs::write(&path, format!("{document}secret_file = \"web.secret\"\n")).expect("a file");
+    lab.good(&["apply", "-f", "array.toml", "--yes"]);
+    // What is exported has no secret, and the one that is known stays.
+    fs::write(&path, lab.good(&["export"])).expect("a file");
+    assert_eq!(lab.good(&["apply", "-f", "array.toml"]), "everything is so already\n");
+}

@@ -120,13 +120,13 @@ fn lab_keeps_what_was_measured_before_a_point_that_fails() {
         title = "Fails"
         rounds = 1
         [base]
-        unit = "512KiB"
+        unit = "1MiB"
         span = "100ms"
         [[axis]]
         name = "who"
         values = [
             { label = "small" },
-            { label = "memory", peer = "bare", arguments = ["--memory", "512KiB"] },
+            { label = "memory", peer = "bare", arguments = ["--memory", "1MiB"] },
             { label = "broken", arguments = ["--no-such-thing"] },
         ]
     "#;

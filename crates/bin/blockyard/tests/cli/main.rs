@@ -3,6 +3,7 @@
 mod alerts;
 mod clients;
 mod config;
+mod confirmed;
 mod descriptors;
 mod devices;
 mod elsewhere;
@@ -64,7 +65,47 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume create tank/vm2 10bananas",
             2,
-            "\"10bananas\" is not a size; write a number of bytes or a number with a unit, such as 100GiB, 1.5TiB or 100GB (BY-1001)",
+            "\"10bananas\" is not a size; write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B (BY-1001)",
+        ),
+        (
+            "volume create tank/vm2 1",
+            2,
+            "size \"1\" has no unit; write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B (BY-1001)",
+        ),
+        (
+            "volume resize tank/vm1 67108864",
+            2,
+            "size \"67108864\" has no unit; write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B (BY-1001)",
+        ),
+        (
+            "disk add --create 64 d9.img",
+            2,
+            "size \"64\" has no unit; write a number with a unit, such as 1GiB, 1.5TiB, 100GB or 512B (BY-1001)",
+        ),
+        (
+            "volume create tank/vm2 4KiB",
+            2,
+            "volume tank/vm2 of 4 KiB is too small; give at least 1MiB, such as 100GiB (BY-1504)",
+        ),
+        (
+            "volume create tank/vm2 0",
+            2,
+            "volume tank/vm2 of 0 B is too small; give at least 1MiB, such as 100GiB (BY-1504)",
+        ),
+        (
+            "volume create mem 1023KiB --ram",
+            2,
+            "volume mem of 1023 KiB is too small; give at least 1MiB, such as 100GiB (BY-1504)",
+        ),
+        (
+            "volume set tank/vm1 --bandwidth 559513/s",
+            2,
+            "bandwidth cannot be \"559513/s\"; write a rate such as 100MiB/s, or off (BY-1010)",
+        ),
+        (
+            "volume set tank/vm1 --read-ahead 65536",
+            2,
+            "read-ahead cannot be \"65536\"; write off, adaptive, or a size from 4KiB to 64MiB (BY-1010)",
         ),
         ("volume create tank/vm1 1MiB", 4, "there is a volume tank/vm1 already; choose another name (BY-1201)"),
         ("volume create pond/vm1 1MiB", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
@@ -81,7 +122,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume create loose 1MiB",
             2,
-            "volume loose has neither a pool nor a backend; name it POOL/VOLUME, or give --file PATH, --ram or --null (BY-1007)",
+            "volume loose has neither a pool nor a backend; name it POOL/VOLUME, or give --file PATH, --ram or --null (BY-1517)",
         ),
         (
             "volume create loose --ram --null 1MiB",
@@ -106,7 +147,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "pool create p2 --level raid1 --groups 2 d4 d5 d6",
             2,
-            "3 disks cannot be shared out to 2 groups evenly; give as many disks to each group (BY-1007)",
+            "3 disks cannot be shared out to 2 groups evenly; give as many disks to each group (BY-1410)",
         ),
         (
             "pool destroy tank --yes",
@@ -234,7 +275,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         ("disk spare add d0", 4, "disk d0 is in use by pool tank; name a free disk, see blockyard disk list (BY-1303)"),
         ("disk spare remove d5", 4, "disk d5 is no spare; blockyard disk list shows which disks are (BY-1311)"),
         ("pool set tank rebuild=faster", 2, "rebuild cannot be \"faster\"; write idle, balanced or fast (BY-1010)"),
-        ("pool set tank fast", 2, "\"fast\" is no setting; write it as KEY=VALUE, such as rebuild=fast (BY-1007)"),
+        ("pool set tank fast", 2, "\"fast\" is no setting; write it as KEY=VALUE, such as rebuild=fast (BY-1010)"),
         ("pool scrub stop tank", 3, "no scrub of pool tank runs; start one with blockyard pool scrub start (BY-1109)"),
         (
             "disk locate d0 on",
@@ -245,18 +286,18 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "volume create tank/x 1MiB --thin --stripe-unit 64KiB",
             2,
-            "a stripe unit is for volumes in segments, which have no map; leave it out, or leave out --thin (BY-1007)",
+            "a stripe unit is for volumes in segments, which have no map; leave it out, or leave out --thin (BY-1018)",
         ),
         (
             "volume create x 1MiB --ram --thin",
             2,
-            "volume x has no pool to take its space from; name it POOL/VOLUME, or leave out --thin and the like (BY-1007)",
+            "volume x has no pool to take its space from; name it POOL/VOLUME, or leave out --thin and the like (BY-1517)",
         ),
         ("snapshot create tank/vm9 noon", 3, "there is no volume tank/vm9; see blockyard volume list (BY-1103)"),
         (
             "snapshot create tank/vm1,tank/vm1 noon",
             2,
-            "volume tank/vm1 is named twice; name every volume once (BY-1007)",
+            "volume tank/vm1 is named twice; name every volume once (BY-1017)",
         ),
         (
             "snapshot create tank/vm1 noon --lock-until soon",
@@ -281,12 +322,56 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "snapshot lock tank/vm1@noon",
             2,
-            "it was not said until when to lock; give --lock-until TIME, or --locked for ever (BY-1007)",
+            "it was not said until when to lock; give --lock-until TIME, or --locked for ever (BY-1019)",
         ),
         (
             "volume rollback tank/vm1 noon",
-            4,
-            "what was written to volume tank/vm1 since noon would be gone; repeat with --yes if that is wanted (BY-1809)",
+            3,
+            "there is no snapshot tank/vm1@noon; see blockyard snapshot list tank/vm1 (BY-1110)",
+        ),
+        ("volume delete tank/none", 3, "there is no volume tank/none; see blockyard volume list (BY-1103)"),
+        ("pool destroy none", 3, "there is no pool none; see blockyard pool list (BY-1102)"),
+        (
+            "snapshot delete tank/vm1@noon",
+            3,
+            "there is no snapshot tank/vm1@noon; see blockyard snapshot list tank/vm1 (BY-1110)",
+        ),
+        (
+            "volume reservations tank/none --clear",
+            3,
+            "there is no volume tank/none; see blockyard volume list (BY-1103)",
+        ),
+        ("pool remove-log none --lost", 3, "there is no pool none; see blockyard pool list (BY-1102)"),
+        ("pool remove-log tank --lost", 3, "pool tank has no log; see blockyard pool show (BY-1425)"),
+        (
+            "snapshot create tank/vm1",
+            2,
+            "the snapshot of tank/vm1 has no name; write tank/vm1@NAME, or tank/vm1 NAME (BY-1019)",
+        ),
+        (
+            "snapshot create tank/vm1@noon night",
+            2,
+            "there are two names for the snapshot of tank/vm1, noon and night; give one of them (BY-1018)",
+        ),
+        (
+            "snapshot create tank/vm1@",
+            2,
+            "\"\" is not a name; use 1 to 63 of a-z, 0-9, \".\", \"_\" and \"-\", beginning with a letter or a digit (BY-1002)",
+        ),
+        (
+            "alert add ops --mail ops@example.com",
+            2,
+            "receiver ops has no mail server; name the server that takes its mail: --smtp HOST, or smtp in a document (BY-1019)",
+        ),
+        (
+            "alert silence tank --for 1h",
+            2,
+            "\"tank\" is neither a code nor a subject; write a code such as BY-E302, or a subject such as \"pool tank\" (BY-1026)",
+        ),
+        (
+            "connect web",
+            3,
+            "nothing is presented to host web; present a volume to it first: blockyard present VOLUME web (BY-1106)",
         ),
         ("pool check pond", 3, "there is no pool pond; see blockyard pool list (BY-1102)"),
         (
@@ -315,7 +400,23 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
             2,
             "space.hard cannot be \"full\"; write a part in percent such as 95%, or off (BY-1010)",
         ),
-        ("pool lst", 2, "unrecognized subcommand 'lst'; some similar subcommands exist: 'ls', 'list'"),
+        ("pool lst", 2, "unknown command \"pool lst\"; did you mean blockyard pool list?"),
+        ("volume craete tank/x 1MiB", 2, "unknown command \"volume craete\"; did you mean blockyard volume create?"),
+        ("volume present tank/x web", 2, "unknown command \"volume present\"; see blockyard volume --help"),
+        ("disk creat", 2, "unknown command \"disk creat\"; see blockyard disk --help"),
+        ("craete tank/x", 2, "unknown command \"craete\"; see blockyard --help"),
+        ("pool list extra", 2, "unexpected argument 'extra' found; see blockyard pool list --help"),
+        ("hosts", 2, "unknown command \"hosts\"; did you mean blockyard host?"),
+        (
+            "volume create tank/x 1MiB --thinn",
+            2,
+            "unknown option \"--thinn\" of blockyard volume create; did you mean --thin?",
+        ),
+        (
+            "pool create p --thin d5",
+            2,
+            "unknown option \"--thin\" of blockyard pool create; see blockyard pool create --help",
+        ),
         ("disk", 2, "a command is missing; see blockyard disk --help"),
         (
             "serve --config nothing.toml",
@@ -529,6 +630,49 @@ fn trace_is_begun_shown_taken_out_and_stopped() {
     // What could not be written down is kept.
     lab.good(&["volume", "trace", "tank/vm1", "--out", "other", "--stop"]);
     lab.bad(&["volume", "trace", "tank/vm1", "--stop"], 3);
+}
+
+#[test]
+fn snapshot_has_its_name_behind_the_volume_or_apart() {
+    let lab = Lab::new();
+    lab.furnish();
+    lab.good(&["volume", "create", "tank/vm2", "4MiB"]);
+    assert_eq!(lab.good(&["snapshot", "create", "tank/vm1@monday"]), "snapshot tank/vm1@monday created\n");
+    assert_eq!(lab.good(&["snapshot", "create", "tank/vm1", "tuesday"]), "snapshot tank/vm1@tuesday created\n");
+    let both = "snapshot tank/vm1@noon, tank/vm2@noon created, all of one instant\n";
+    assert_eq!(lab.good(&["snapshot", "create", "tank/vm1,tank/vm2@noon"]), both);
+    let both = both.replace("noon", "night");
+    assert_eq!(lab.good(&["snapshot", "create", "tank/vm1@night,tank/vm2@night", "night"]), both);
+    let differ = lab.bad(&["snapshot", "create", "tank/vm1@a,tank/vm2@b"], 2);
+    assert_eq!(differ, "there are two names for the snapshot of tank/vm1, a and b; give one of them (BY-1018)");
+    let back = lab.good(&["volume", "rollback", "tank/vm1@monday", "--yes"]);
+    assert_eq!(back, "volume tank/vm1 shows what it was at monday\n");
+}
+
+#[test]
+fn connect_without_a_system_prints_the_lines_of_all() {
+    let lab = Lab::new();
+    lab.furnish();
+    lab.good(&["present", "tank/vm1", "web"]);
+    let all = lab.good(&["connect", "web"]);
+    let mut last = 0;
+    for (system, title) in [
+        ("linux", "Linux (open-iscsi)"),
+        ("windows", "Windows (PowerShell)"),
+        ("esxi", "ESXi (esxcli)"),
+        ("proxmox", "Proxmox VE"),
+        ("qemu", "qemu (libiscsi)"),
+    ] {
+        let one = lab.good(&["connect", "web", "--os", system]);
+        let at = all.find(&format!("# ===== {title} =====\n\n")).unwrap_or_else(|| panic!("{system}: {all}"));
+        assert!(at >= last && all[at..].contains(one.lines().nth(1).expect("a line to type")), "{system}: {all}");
+        last = at;
+    }
+    let json: Value = serde_json::from_str(&lab.good(&["connect", "web", "-o", "json"])).expect("JSON");
+    assert_eq!(json["systems"].as_array().map(Vec::len), Some(5));
+    let linux: Value =
+        serde_json::from_str(&lab.good(&["connect", "web", "--os", "linux", "-o", "json"])).expect("JSON");
+    assert_eq!((&json["systems"][0]["os"], &json["systems"][0]["steps"]), (&json!("linux"), &linux["steps"]));
 }
 
 #[test]

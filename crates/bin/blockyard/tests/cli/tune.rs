@@ -17,6 +17,54 @@ fn machine(lab: &Lab) {
     }
 }
 
+/// Disks of the array, and what the machine of files says of each.
+fn disks(lab: &Lab, names: &[&str]) {
+    for (number, name) in names.iter().enumerate() {
+        let path = format!("dev/{name}");
+        put(&lab.dir.path().join(&path), "");
+        lab.good(&["disk", "add", "--name", &format!("t{number}"), "--create", "64MiB", &format!("{name}.img")]);
+        // Below the root of the machine a disk is at the path that the array has for it.
+        let at = lab
+            .dir
+            .path()
+            .join("m")
+            .join(lab.dir.path().join(format!("{name}.img")).strip_prefix("/").expect("absolute"));
+        put(&lab.dir.path().join(format!("m/dev/{name}")), "");
+        fs::create_dir_all(at.parent().expect("a folder")).expect("made");
+        std::os::unix::fs::symlink(lab.dir.path().join(format!("m/dev/{name}")), &at).expect("a link");
+        for (file, text) in [("scheduler", "[mq-deadline] none\n"), ("rotational", "0\n"), ("add_random", "1\n")] {
+            let queue = lab.dir.path().join(format!("m/sys/class/block/{name}/queue/{file}"));
+            put(&queue, text);
+            put(&lab.dir.path().join(format!("m/sys/block/{name}/queue/{file}")), text);
+        }
+    }
+}
+
+#[test]
+fn disks_that_are_alike_share_a_line_and_only_changes_are_shown() {
+    let lab = Lab::new();
+    machine(&lab);
+    disks(&lab, &["sda", "sdb", "sdc"]);
+    put(&lab.dir.path().join("m/sys/block/sdc/queue/add_random"), "0\n");
+    let table = lab.good(&["tune", "show", "--root", "m", "--no-headers"]);
+    let cells = |name: &str| -> Vec<Vec<String>> {
+        let lines = table.lines().map(|line| line.split('\t').map(str::to_owned).collect::<Vec<_>>());
+        lines.filter(|cells| cells.get(1).is_some_and(|knob| knob == name)).collect()
+    };
+    assert_eq!(cells("scheduler").len(), 1, "{table}");
+    assert_eq!(cells("scheduler")[0][..5], ["change", "scheduler", "sda, sdb, sdc", "mq-deadline", "none"]);
+    assert_eq!(cells("add_random").len(), 1, "{table}");
+    assert_eq!(cells("add_random")[0][..5], ["change", "add_random", "sda, sdb", "1", "0"]);
+    assert!(!table.contains("\nok\t") && !table.starts_with("ok\t"), "{table}");
+    assert!(table.contains("2 settings are well as they are: blockyard tune show --all\n"), "{table}");
+    assert!(table.ends_with("4 to change: blockyard tune apply\n"), "{table}");
+    let all = lab.good(&["tune", "show", "--root", "m", "--no-headers", "--all"]);
+    assert!(all.contains("ok\tadd_random\tsdc\t0\tas it is\t"), "{all}");
+    let changes = lab.good(&["tune", "show", "--root", "m", "-o", "json"]);
+    let changes: Value = serde_json::from_str(&changes).expect("JSON");
+    assert_eq!(changes["knobs"].as_array().map(Vec::len), Some(7), "each by itself for programs: {changes}");
+}
+
 fn put(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().expect("a folder")).expect("it is made");
     fs::write(path, text).expect("it is written");
@@ -29,9 +77,11 @@ fn knobs_are_shown_with_what_is_to_be_done() {
     let table = lab.good(&["tune", "show", "--root", "m"]);
     let line = table.lines().find(|line| line.contains("net.core.somaxconn")).expect("it is shown");
     let cells: Vec<&str> = line.split('\t').collect();
-    assert_eq!(cells[..4], ["change", "net.core.somaxconn", "128", "4096"]);
-    assert!(cells[5].ends_with("(documentation)"), "{line}");
-    assert!(table.ends_with("No portal is on a network card.\n2 to change: blockyard tune apply\n"), "{table}");
+    assert_eq!(cells[..5], ["change", "net.core.somaxconn", "-", "128", "4096"]);
+    assert!(cells[6].ends_with("(documentation)"), "{line}");
+    assert!(table.ends_with(
+            "No portal is on a network card.\n1 setting is well as it is: blockyard tune show --all\n2 to change: blockyard tune apply\n"
+        ), "{table}");
     let quiet = lab.good(&["tune", "show", "--root", "m", "--quiet", "--no-headers"]);
     assert_eq!(quiet.lines().count(), 2, "only what is not well: {quiet}");
     let only = lab.good(&["tune", "show", "--root", "m", "-o", "json", "--only", "net.ipv4.tcp_sack"]);
@@ -45,13 +95,13 @@ fn knobs_are_shown_with_what_is_to_be_done() {
 fn this_machine_is_shown_and_another_is_not() {
     let lab = Lab::new();
     lab.furnish();
-    let table = lab.good(&["tune", "show"]);
+    let table = lab.good(&["tune", "show", "--all"]);
     assert!(table.contains("net.ipv4.tcp_rmem"), "{table}");
     assert!(table.contains("6 disks are files: what is below their file system"), "{table}");
     let sentence = lab.bad(&["tune", "show", "--only", "warp"], 2);
     assert_eq!(
         sentence,
-        "\"warp\" names no knob that this machine has for the array; see blockyard tune show (BY-1007)"
+        "\"warp\" names no knob that this machine has for the array; see blockyard tune show (BY-1015)"
     );
     put(&lab.dir.path().join("token"), "x\n");
     let elsewhere = ["tune", "show", "--url", "https://127.0.0.1:9", "--token-file", "token"];

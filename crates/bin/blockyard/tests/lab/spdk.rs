@@ -51,7 +51,7 @@ fn serve(socket: &Path, folder: PathBuf) -> (Option<Product>, usize) {
             }
             "bdev_malloc_create" => {
                 let of = |key: &str| parameters[key].as_u64().expect("a number");
-                let size = (of("num_blocks") * of("block_size")).to_string();
+                let size = format!("{}B", of("num_blocks") * of("block_size"));
                 let create = ["volume", "create", &text(&parameters["name"]), &size, "--ram"];
                 product.as_ref().expect("the portals come before").command(&create).expect("a volume");
             }

@@ -115,7 +115,7 @@ fn repair_waits_while_it_is_paused_and_goes_on_as_it_was_set() {
 
         // A rate that makes the rest last for about a minute.
         let total = pool.rebuild().unwrap().total_bytes;
-        let settings = [("rebuild.max".to_owned(), format!("{}/s", total / 60))].into();
+        let settings = [("rebuild.max".to_owned(), format!("{}B/s", total / 60))].into();
         node.control.set_pool(&name("tank"), PoolSettings { settings }).await.unwrap();
         node.control.pause_pool(&name("tank"), false).await.unwrap();
         let resumed = sim.now();

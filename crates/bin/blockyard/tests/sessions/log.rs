@@ -2,7 +2,7 @@
 
 use crate::array::OPEN;
 use crate::host::{Host, Login};
-use crate::node::{BLOCKS, MEMBERS, Node, name};
+use crate::node::{BLOCKS, MEMBERS, Node, SIZE, name};
 use control::request::{
     AddLog, ImportPool, NewClone, NewSnapshots, NewSpare, NewVolume, Removal, RemoveLog, Replace, RollBack, Unpresent,
     VolumeSettings,
@@ -398,12 +398,12 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
         assert_eq!(stage.host.read(8).await, [0; 512], "what was in the log of it is gone");
         stage.host.write(0, 0x77).await;
         stage.host.address(0);
-        control.resize_volume(&volume(), control::request::Resize { size: Size::new(BLOCKS * 1024) }).await.unwrap();
+        control.resize_volume(&volume(), control::request::Resize { size: Size::mib(2) }).await.unwrap();
         while stage.host.test_unit_ready().await.is_some() {}
-        stage.host.write(BLOCKS + 5, 0x66).await;
+        stage.host.write(SIZE.bytes() / 512 + 5, 0x66).await;
         drop(control);
         stage = stage.cut(&sim, Some(Crash::NoneLanded), 1).await;
-        assert_eq!(stage.host.read(BLOCKS + 5).await, [0x66; 512]);
+        assert_eq!(stage.host.read(SIZE.bytes() / 512 + 5).await, [0x66; 512]);
         assert_eq!(stage.host.read(9).await, [2 ^ pattern(9); 512]);
         stage.host.address(1);
         while stage.host.test_unit_ready().await.is_some() {}

@@ -2,9 +2,9 @@
 
 use crate::array::{OPEN, portal};
 use crate::host::{Host, Login, POWER_ON, REPORTED_LUNS_CHANGED};
-use crate::node::{BLOCKS, Node, furnished, name};
+use crate::node::{Node, SIZE, furnished, name};
 use control::request::{NewPresentation, NewVolume, Unpresent};
-use model::{Refusal, Size, code};
+use model::{Refusal, code};
 use shard::World;
 use sim::Sim;
 use std::time::Duration;
@@ -19,7 +19,7 @@ const REPORT_LUNS: [u8; 12] = [0xa0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0];
 /// Volumes `tank/b` and `tank/c`, and `tank/c` as LUN 1.
 async fn with_others(node: &Node) {
     for volume in ["tank/b", "tank/c"] {
-        let new = NewVolume::new(volume.parse().unwrap(), Some(Size::new(BLOCKS * 512)));
+        let new = NewVolume::new(volume.parse().unwrap(), Some(SIZE));
         node.control.create_volume(new).await.unwrap();
     }
     node.show_as("tank/c", 1).await;

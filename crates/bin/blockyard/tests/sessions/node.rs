@@ -17,8 +17,10 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 pub const MEMBERS: [&str; 4] = ["d0", "d1", "d2", "d3"];
-/// Blocks of 512 bytes of the volume.
+/// Blocks of 512 bytes that tests write, the first of the volume.
 pub const BLOCKS: u64 = 256;
+/// Of the volume: as small as volumes are.
+pub const SIZE: Size = model::VOLUME_SIZE_MIN;
 
 /// The whole product on a simulated machine: the data plane, control, and its steward.
 pub struct Node {
@@ -173,8 +175,7 @@ impl Node {
         let pool = NewPool { name: name("tank"), groups, force: false, spares: names(spares), spread: false };
         control.create_pool(pool).await.unwrap();
         let volume = "tank/vm1".parse().unwrap();
-        let size = Some(Size::new(BLOCKS * 512));
-        control.create_volume(NewVolume::new(volume, size)).await.unwrap();
+        control.create_volume(NewVolume::new(volume, Some(SIZE))).await.unwrap();
         control.add_target(NewTarget { name: name("t"), iqn: Some(TARGET.parse().unwrap()) }).await.unwrap();
         let host = NewHost {
             name: name("web"),

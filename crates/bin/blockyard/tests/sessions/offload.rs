@@ -2,9 +2,8 @@
 
 use crate::array::initiator;
 use crate::host::{Host, Login};
-use crate::node::{Node, furnished, name};
+use crate::node::{Node, SIZE, furnished, name};
 use control::request::{NewHost, NewPresentation, NewVolume};
-use model::Size;
 use sim::Sim;
 
 type Answer = (u8, Option<(u8, u8, u8)>);
@@ -36,8 +35,7 @@ async fn copy(host: &mut Host, from: &[u8], to: &[u8]) -> Answer {
 }
 
 async fn volume(node: &Node, volume: &str, host: &str, lun: u16) {
-    let size = Some(Size::new(256 * 512));
-    node.control.create_volume(NewVolume::new(volume.parse().unwrap(), size)).await.unwrap();
+    node.control.create_volume(NewVolume::new(volume.parse().unwrap(), Some(SIZE))).await.unwrap();
     let (volume, host, target) = (volume.parse().unwrap(), name(host), Some(name("t")));
     let shown =
         NewPresentation { volume, host, target, lun: Some(lun), read_only: false, groups: Vec::new(), force: false };

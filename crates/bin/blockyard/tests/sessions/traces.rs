@@ -2,7 +2,7 @@
 
 use crate::array::{Array, OPEN, initiator};
 use crate::host::{Host, Login};
-use crate::node::furnished;
+use crate::node::{SIZE, furnished};
 use crate::{SLOW, play};
 use control::request::NewTrace;
 use model::{Order, Refusal, Report, TRACE_COMMANDS, TRACE_COMMANDS_MAX, TraceReport, Traced, VolumeName, code};
@@ -160,7 +160,7 @@ fn file_of_a_trace_is_what_the_volume_has_had() {
             for commands in [0, TRACE_COMMANDS_MAX + 1] {
                 let asked = NewTrace { commands: Some(commands) };
                 let refused = node.control.start_trace(&vm1, &asked).await.unwrap_err();
-                assert_eq!(refused.code, code::REQUEST_INVALID);
+                assert_eq!(refused.code, code::NUMBER_INVALID);
             }
             assert_eq!(node.control.take_trace(&vm1).await.unwrap_err().code, code::TRACE_UNKNOWN);
             node.control.start_trace(&vm1, &NewTrace::default()).await.unwrap();
@@ -171,7 +171,7 @@ fn file_of_a_trace_is_what_the_volume_has_had() {
             let traced = trace::parse(&trace::emit(node.control.take_trace(&vm1).await.unwrap())).unwrap();
             let report = node.control.stop_trace(&vm1).await.unwrap();
             assert_eq!((report.kept, traced.commands.len()), (18, 18));
-            assert_eq!((traced.volume, traced.blocks, traced.block_bytes), (vm1, 256, 512));
+            assert_eq!((traced.volume, traced.blocks, traced.block_bytes), (vm1, SIZE.bytes() / 512, 512));
             assert!(
                 traced
                     .commands

@@ -3,7 +3,7 @@
 use super::{Backing, Chap, Setup, Target, Unit, await_portal, pinned};
 use crate::child::{Background, Ended, run_within};
 use anyhow::{Context, Result, ensure};
-use model::Level;
+use model::{Level, Size};
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
@@ -99,11 +99,11 @@ impl Product {
     fn make_pool(&self, setup: &Setup) -> Result<()> {
         let shape = &setup.pool;
         let folder = shape.folder.as_deref().unwrap_or(&setup.folder);
-        let size = shape.disk_bytes.to_string();
+        let size = Size::new(shape.disk_bytes).exact();
         make_pool_of(self, folder, shape.level, shape.disks as usize, &size)?;
         if let Some((folder, bytes)) = &shape.log {
             let names = ["log0", "log1"];
-            names.iter().try_for_each(|name| add_disk(self, folder, name, &bytes.to_string()))?;
+            names.iter().try_for_each(|name| add_disk(self, folder, name, &Size::new(*bytes).exact()))?;
             self.command(&[&["pool", "add-log", "tank"][..], &names].concat())?;
         }
         Ok(())

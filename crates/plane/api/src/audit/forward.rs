@@ -90,7 +90,7 @@ impl Forward {
         let trust = match (pin, ca_file) {
             (Some(_), Some(_)) => {
                 let message = "a pin and a file of authorities cannot both be believed";
-                return Err(Refusal::new(code::REQUEST_INVALID, message, "give one of them"));
+                return Err(Refusal::new(code::OPTIONS_CONFLICT, message, "give one of them"));
             }
             (Some(pin), None) => ReceiverTrust::Pin { pin },
             (None, Some(path)) => ReceiverTrust::CaFile { path },

@@ -66,7 +66,7 @@ impl Key {
         let key = value.to_str().ok().filter(|key| (1..=255).contains(&key.len()));
         key.map(|key| Self { caller: caller.to_owned(), key: key.to_owned() }).ok_or_else(|| {
             let hint = "use 1 to 255 printable characters, such as a UUID";
-            Refusal::new(code::REQUEST_INVALID, "the Idempotency-Key cannot be one", hint)
+            Refusal::new(code::HEADER_INVALID, "the Idempotency-Key cannot be one", hint)
         })
     }
 }

@@ -46,7 +46,7 @@ impl People {
         }
         if let Some(scope) = scopes.iter().find(|scope| !scope.permits_more() && !nouns.contains(&scope.as_str())) {
             let hint = format!("write {}, {}, or one of {}", Scope::DESTROY, Scope::ACCESS, nouns.join(", "));
-            return Err(Refusal::new(code::REQUEST_INVALID, format!("\"{scope}\" is no scope"), hint));
+            return Err(Refusal::new(code::WORD_UNKNOWN, format!("\"{scope}\" is no scope"), hint));
         }
         let seconds = lasts.map_or(LASTS_DAYS * DAY, |lasts| lasts.duration().as_secs());
         if !(60..=LASTS_DAYS_MAX * DAY).contains(&seconds) {

@@ -89,7 +89,7 @@ async fn change(control: &Control, name: &VolumeName, change: VolumeChange) -> R
         None => control.set_volume(name, VolumeSettings { settings }).await,
         Some(_) => {
             let message = "a size and settings are two changes";
-            Err(Refusal::new(code::REQUEST_INVALID, message, "send one after the other"))
+            Err(Refusal::new(code::OPTIONS_CONFLICT, message, "send one after the other"))
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Lists: in a stable order, searched, sorted, and cut into pages before they are said.
 
-use super::part::{Question, Taken, invalid};
+use super::part::{Question, Taken, unclear};
 use axum::extract::Query;
 use model::Refusal;
 use serde::{Deserialize, Serialize};
@@ -89,18 +89,18 @@ impl Page {
     /// *Errors*: there is no such order, the limit is out of bounds, or the cursor is none of this list.
     pub(super) fn take<T: Listed>(question: &mut Question) -> Result<Self, Refusal> {
         let uri = question.pairs_of(&KEYS);
-        let Query(wanted) = Query::<Wanted>::try_from_uri(&uri).map_err(|error| invalid(&error.body_text()))?;
+        let Query(wanted) = Query::<Wanted>::try_from_uri(&uri).map_err(|error| unclear(&error.body_text()))?;
         let Wanted { limit, cursor, search, sort } = wanted;
         if limit.is_some_and(|limit| !(1..=LIMIT_MAX).contains(&limit)) {
-            return Err(invalid(&format!("a limit is a number from 1 to {LIMIT_MAX}")));
+            return Err(unclear(&format!("a limit is a number from 1 to {LIMIT_MAX}")));
         }
         let descending = sort.as_ref().is_some_and(|sort| sort.starts_with('-'));
         let sort = sort.map(|sort| sort.trim_start_matches('-').to_owned());
         if let Some(unknown) = sort.as_deref().filter(|sort| !T::SORTS.contains(sort)) {
             let known = T::SORTS.join(", ");
-            return Err(invalid(&format!("it cannot be sorted by {}; there are {known}", unknown.escape_debug())));
+            return Err(unclear(&format!("it cannot be sorted by {}; there are {known}", unknown.escape_debug())));
         }
-        let after = cursor.map(|cursor| parse_cursor(&cursor).ok_or_else(|| invalid("the cursor is none of ours")));
+        let after = cursor.map(|cursor| parse_cursor(&cursor).ok_or_else(|| unclear("the cursor is none of ours")));
         let search = search.filter(|search| !search.is_empty()).map(|search| search.to_lowercase());
         Ok(Self { limit, after: after.transpose()?, search, sort, descending })
     }

@@ -7,7 +7,7 @@ use axum::RequestExt;
 use axum::body::Bytes;
 use axum::extract::{FromRequestParts, Query, RawPathParams, Request};
 use axum::http::{Extensions, HeaderMap, Uri, header};
-use model::{Refusal, code};
+use model::{Misread, Refusal, code};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -84,7 +84,7 @@ impl Question {
     pub async fn of(request: Request) -> Result<Self, Refusal> {
         let (mut parts, body) = request.with_limited_body().into_parts();
         let names = RawPathParams::from_request_parts(&mut parts, &()).await;
-        let names = names.map_err(|error| invalid(&error.body_text()))?;
+        let names = names.map_err(|error| unclear(&error.body_text()))?;
         let name = names.iter().next().map(|(_, name)| name.to_owned()).unwrap_or_default();
         let query = parts.uri.query().unwrap_or_default();
         let pairs = query.split('&').filter(|pair| !pair.is_empty()).map(str::to_owned).collect();
@@ -147,7 +147,7 @@ impl Question {
     pub(super) fn admit_nothing_else(&self) -> Result<(), Refusal> {
         let Some(pair) = self.pairs.first() else { return Ok(()) };
         let key = pair.split('=').next().unwrap_or(pair);
-        Err(invalid(&format!("it has no parameter {}", key.escape_debug())))
+        Err(unclear(&format!("it has no parameter {}", key.escape_debug())))
     }
 }
 
@@ -167,8 +167,7 @@ impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Body<T> {
         if text.trim_ascii_start().first() != Some(&b'{') {
             return Err(invalid("the body is no object"));
         }
-        let body =
-            serde_json::from_slice(text).map(Self).map_err(|error| invalid(&bounded::excerpt(&error.to_string())))?;
+        let body = serde_json::from_slice(text).map(Self).map_err(|error| invalid(&error.to_string()))?;
         if let Some(understood) = question.extensions.get::<Understood>() {
             understood.0.store(true, Ordering::Relaxed);
         }
@@ -193,7 +192,7 @@ impl<T: FromStr<Err = Refusal> + JsonSchema + Send + 'static> Part for Named<T> 
 impl<T: DeserializeOwned + JsonSchema + Send + 'static> Part for Asked<T> {
     fn take(question: &mut Question) -> Result<Self, Refusal> {
         let uri = query_of(&std::mem::take(&mut question.pairs));
-        Query::try_from_uri(&uri).map(|Query(asked)| Self(asked)).map_err(|error| invalid(&error.body_text()))
+        Query::try_from_uri(&uri).map(|Query(asked)| Self(asked)).map_err(|error| unclear(&error.body_text()))
     }
 
     fn describe(taken: &mut Taken, schemas: &mut Schemas) {
@@ -251,6 +250,23 @@ fn is_json(headers: &HeaderMap) -> bool {
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
-pub(super) fn invalid(why: &str) -> Refusal {
-    Refusal::new(code::REQUEST_INVALID, format!("the request cannot be understood: {why}"), "correct it")
+/// A body that cannot be understood, and why: the refusal of one of its values, where that is why.
+fn invalid(why: &str) -> Refusal {
+    Misread::in_error(why).unwrap_or_else(|| {
+        let why = bounded::excerpt(why);
+        Refusal::new(
+            code::REQUEST_INVALID,
+            format!("the body of the request cannot be understood: {why}"),
+            "correct it",
+        )
+    })
+}
+
+/// A path or a query that cannot be understood, and why: the refusal of one of its values, where that is why.
+pub(super) fn unclear(why: &str) -> Refusal {
+    let why = why.strip_prefix("Failed to deserialize query string: ").unwrap_or(why);
+    Misread::in_error(why).unwrap_or_else(|| {
+        let message = format!("the query of the request cannot be understood: {}", bounded::excerpt(why));
+        Refusal::new(code::QUERY_INVALID, message, "correct it")
+    })
 }

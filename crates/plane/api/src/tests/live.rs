@@ -62,7 +62,7 @@ async fn stream_tells_moments_and_events_and_ends_with_the_daemon() {
     assert_eq!((status, &moment["moment"]["volumes"]), (StatusCode::OK, &json!([])), "nobody does anything");
     assert_eq!(moment["moment"]["total"]["rows"].as_array().map(Vec::len), Some(24));
     let (status, problem) = served.json(Method::GET, "/api/v1/activity?many=3", Value::Null).await;
-    assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("BY-1007")));
+    assert_eq!((status, &problem["code"]), (StatusCode::UNPROCESSABLE_ENTITY, &json!("BY-1028")));
 
     let stop = served.stop.take().expect("serves");
     let control = served.control.clone();

@@ -32,7 +32,7 @@ async fn setup_is_made_whole_or_not_at_all() {
     }
     let asked = served.setup("tank/vm1", &["d0", "d1"]);
     for (key, wrong, status, code) in [
-        ("initiators", json!(["no name"]), StatusCode::UNPROCESSABLE_ENTITY, "BY-1007"),
+        ("initiators", json!(["no name"]), StatusCode::UNPROCESSABLE_ENTITY, "BY-1003"),
         ("initiators", json!([]), StatusCode::NOT_FOUND, "BY-1104"),
         ("volume", json!("vm1"), StatusCode::UNPROCESSABLE_ENTITY, "BY-1002"),
         ("size", json!("1TiB"), StatusCode::CONFLICT, "BY-1405"),

@@ -20,7 +20,7 @@ impl Control {
         }
         let pool = name.pool().ok_or_else(|| {
             let message = format!("volume {name} has no pool to be copied to");
-            Refusal::new(code::REQUEST_INVALID, message, "name it POOL/VOLUME")
+            Refusal::new(code::VOLUME_WITHOUT_POOL, message, "name it POOL/VOLUME")
         })?;
         self.admit_open(pool).await?;
         if self.volume(&name).await?.is_some() {

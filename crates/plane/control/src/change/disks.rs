@@ -203,7 +203,7 @@ pub fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
         return Ok(path.to_path_buf());
     }
     Err(Refusal::new(
-        code::REQUEST_INVALID,
+        code::PATH_INVALID,
         format!("\"{}\" is not a path from the root", text.escape_debug()),
         "write it from / on, without steps back",
     ))

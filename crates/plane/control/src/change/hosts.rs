@@ -158,7 +158,7 @@ fn host_in_use(state: &State, name: &Name) -> Option<Refusal> {
 /// somewhere, and who may come from one place alone is not let in everywhere when that goes.
 fn networks_after(name: &Name, before: Vec<Network>, change: &HostChange) -> Result<Vec<Network>, Refusal> {
     let HostChange { networks, add_networks, remove_networks, .. } = change;
-    let refused = |message: String, hint: &str| Err(Refusal::new(code::REQUEST_INVALID, message, hint));
+    let refused = |message: String, hint: &str| Err(Refusal::new(code::NETWORKS_INVALID, message, hint));
     let mut after = networks.clone().unwrap_or(before);
     if let Some(gone) = remove_networks.iter().find(|gone| !after.contains(gone)) {
         return refused(format!("host {name} does not come from {gone}"), "see blockyard host list");

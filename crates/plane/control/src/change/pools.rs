@@ -336,7 +336,7 @@ impl Control {
             |group: &NewGroup| group.level == groups[0].level && group.disks.len() == groups[0].disks.len();
         if !groups.iter().all(like_first) {
             let hint = "make all groups alike, or name the disks of each in the order that is wanted";
-            return Err(Refusal::new(code::REQUEST_INVALID, "groups of different kinds cannot be spread", hint));
+            return Err(Refusal::new(code::GROUPS_UNEQUAL, "groups of different kinds cannot be spread", hint));
         }
         let placed = self.placed().await?;
         let disks = groups.iter().flat_map(|group| &group.disks);

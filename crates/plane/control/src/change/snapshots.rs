@@ -24,7 +24,7 @@ impl Control {
             self.admit_mapped(volume).await?;
             if request.volumes[..nth].contains(volume) {
                 let message = format!("volume {volume} is named twice");
-                return Err(Refusal::new(code::REQUEST_INVALID, message, "name every volume once"));
+                return Err(Refusal::new(code::NAMED_TWICE, message, "name every volume once"));
             }
             let name = SnapshotName::of(volume.clone(), request.name.clone());
             snapshots.push((name, SnapshotId::from_random(random()?)));

@@ -24,7 +24,7 @@ impl Control {
         let turn = self.turn().await;
         if !(1..=TARGETS_MAX).contains(&request.targets) {
             let message = format!("volumes cannot be spread over {} targets", request.targets);
-            return Err(Refusal::new(code::REQUEST_INVALID, message, format!("choose 1 to {TARGETS_MAX}")));
+            return Err(Refusal::new(code::NUMBER_INVALID, message, format!("choose 1 to {TARGETS_MAX}")));
         }
         let mut ids = BTreeMap::new();
         for name in &request.volumes {
@@ -36,7 +36,7 @@ impl Control {
         let targets: Vec<Name> =
             (1..=request.targets).map(|n| self.spread_target(&mut next, n)).collect::<Result<_, _>>()?;
         let pairs: Vec<_> = match request.volumes.as_slice() {
-            [] => return Err(Refusal::new(code::REQUEST_INVALID, "no volume is named", "name at least one")),
+            [] => return Err(Refusal::new(code::VALUE_MISSING, "no volume is named", "name at least one")),
             [one] => targets.iter().map(|target| (one, target)).collect(),
             several => several.iter().zip(targets.iter().cycle()).collect(),
         };

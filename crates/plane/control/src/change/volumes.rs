@@ -8,8 +8,8 @@ use crate::control::random;
 use crate::request::{NewBackend, NewVolume, Resize};
 use crate::state::{PolicyRecord, State, VolumeRecord};
 use model::{
-    Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VolumeId, VolumeName, VolumeReport,
-    VolumeSpec, VolumeState, code, event,
+    Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VOLUME_SIZE_MIN, VolumeId, VolumeName,
+    VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -26,6 +26,18 @@ const RAM_PART: u64 = 2;
 /// The size that a volume has when this one is asked for.
 pub(crate) fn whole(size: Size) -> Size {
     size.up_to_whole(WHOLE_BYTES)
+}
+
+/// Admits a new volume of this size.
+///
+/// *Errors*: it is smaller than volumes are.
+pub(crate) fn admit_size(name: &VolumeName, size: Size) -> Result<(), Refusal> {
+    if size >= VOLUME_SIZE_MIN {
+        return Ok(());
+    }
+    let message = format!("volume {name} of {} is too small", size.iec());
+    let hint = format!("give at least {}, such as 100GiB", VOLUME_SIZE_MIN.exact());
+    Err(Refusal::new(code::VOLUME_SIZE, message, hint))
 }
 
 impl Control {
@@ -177,25 +189,23 @@ impl Control {
 
     /// The size that the volume gets, and the file that was created for it, if one was.
     async fn size_of(&self, request: &NewVolume, backend: &Backend) -> Result<(Size, Option<String>), Refusal> {
-        let (size, created) = match (backend, request.size.map(whole)) {
+        let name = &request.name;
+        request.size.map_or(Ok(()), |size| admit_size(name, size))?;
+        match (backend, request.size.map(whole)) {
             (Backend::File { path }, None) => {
-                (self.engine.disk(Order::InspectDisk { path: path.clone() }).await?.size, None)
+                let size = self.engine.disk(Order::InspectDisk { path: path.clone() }).await?.size;
+                admit_size(name, size).map(|()| (size, None))
             }
-            (Backend::File { path }, Some(size)) if !Path::new(path).exists() && size > Size::ZERO => {
+            (Backend::File { path }, Some(size)) if !Path::new(path).exists() => {
                 create_file(Path::new(path), size)?;
-                (size, Some(path.clone()))
+                Ok((size, Some(path.clone())))
             }
-            (_, Some(size)) => (size, None),
+            (_, Some(size)) => Ok((size, None)),
             (_, None) => {
-                let message = format!("volume {} has no size", request.name);
-                return Err(Refusal::new(code::VOLUME_SIZE, message, "give one, such as 100GiB"));
+                let message = format!("volume {name} has no size");
+                Err(Refusal::new(code::VOLUME_SIZE, message, "give one, such as 100GiB"))
             }
-        };
-        if size == Size::ZERO {
-            let message = format!("volume {} would hold nothing", request.name);
-            return Err(Refusal::new(code::VOLUME_SIZE, message, "give a size above zero, such as 100GiB"));
         }
-        Ok((size, created))
     }
 
     /// Admits a volume in memory of this size beside the others of the state: they have half of the memory limit together, or the kernel would
@@ -282,7 +292,7 @@ fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal>
         (Some(pool), None) if state.pools.contains_key(pool) => pooled(request),
         (Some(pool), None) => Err(pools::unknown(pool)),
         (Some(pool), Some(_)) => Err(Refusal::new(
-            code::REQUEST_INVALID,
+            code::OPTIONS_CONFLICT,
             format!("volume {name} lies in pool {pool} and can have no backend of its own"),
             "leave out the backend, or give it a name without a pool",
         )),
@@ -293,10 +303,14 @@ fn admit_backend(state: &State, request: &NewVolume) -> Result<Backend, Refusal>
                 || request.encrypted =>
         {
             let message = format!("volume {name} has no pool to take its space from");
-            Err(Refusal::new(code::REQUEST_INVALID, message, "name it POOL/VOLUME, or leave out --thin and the like"))
+            Err(Refusal::new(
+                code::VOLUME_WITHOUT_POOL,
+                message,
+                "name it POOL/VOLUME, or leave out --thin and the like",
+            ))
         }
         (None, None) => Err(Refusal::new(
-            code::REQUEST_INVALID,
+            code::VOLUME_WITHOUT_POOL,
             format!("volume {name} has neither a pool nor a backend"),
             "name it POOL/VOLUME, or give --file PATH, --ram or --null",
         )),
@@ -329,7 +343,7 @@ fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
         (None, Some(_)) => Provision::Segments,
         (provision, _) => provision.unwrap_or_default(),
     };
-    let wrong = |message: &str, hint: &str| Err(Refusal::new(code::REQUEST_INVALID, message, hint));
+    let wrong = |message: &str, hint: &str| Err(Refusal::new(code::OPTIONS_CONFLICT, message, hint));
     match (provision, stripe_unit.is_some(), granule.is_some() || zero_detection || encrypted) {
         (Provision::Thin | Provision::Thick, true, _) => {
             wrong("a stripe unit is for volumes in segments, which have no map", "leave it out, or leave out --thin")

@@ -10,7 +10,7 @@ use crate::change::presentations::Numbers;
 use crate::change::volumes;
 use crate::lun_memory::Former;
 use crate::request::{NewChap, NewPresentation};
-use crate::state::{AuthRecord, HostRecord, PortalRecord, PresentationRecord, State, TargetRecord};
+use crate::state::{AuthRecord, ChapRecord, HostRecord, PortalRecord, PresentationRecord, State, TargetRecord};
 use model::{Name, PortalAddress, PortalGroupPolicy, Refusal, VolumeId, VolumeName, code};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,6 +116,8 @@ fn hosts(next: &mut State, document: &Document, settings: &Settings) -> Result<(
 fn auth(before: &State, entry: &AuthEntry, settings: &Settings) -> Result<AuthRecord, Refusal> {
     let known = before.auth.discovery.clone().unwrap_or_default();
     let discovery = entry.discovery.as_ref().map(|wanted| {
+        admit_secret("auth.discovery.chap", wanted.chap.as_ref(), known.chap.as_ref())?;
+        admit_secret("auth.discovery.mutual_chap", wanted.mutual_chap.as_ref(), known.mutual_chap.as_ref())?;
         let change = ProofChange {
             chap: wanted.chap.as_ref().map(new_chap),
             mutual_chap: wanted.mutual_chap.as_ref().map(new_chap),
@@ -126,6 +128,18 @@ fn auth(before: &State, entry: &AuthEntry, settings: &Settings) -> Result<AuthRe
         changed.map_err(|refusal| Refusal::new(refusal.code, format!("discovery: {}", refusal.message), refusal.hint))
     });
     Ok(AuthRecord { weakest: entry.weakest, discovery: discovery.transpose()? })
+}
+
+/// Admits an entry of CHAP whose secret comes with the document or is known here; `table` is where it stands in the document.
+///
+/// The refusal names what a document has: options of the command line that set a secret are no help there.
+fn admit_secret(table: &str, entry: Option<&ChapEntry>, known: Option<&ChapRecord>) -> Result<(), Refusal> {
+    if known.is_some() || entry.is_none_or(|entry| entry.secret.is_some()) {
+        return Ok(());
+    }
+    let message = format!("[{table}] has no secret, and the array knows none");
+    let hint = "write secret_file = \"FILE\" there, the name of a file beside the document that holds the secret alone";
+    Err(Refusal::new(code::CHAP_INVALID, message, hint))
 }
 
 fn new_chap(entry: &ChapEntry) -> NewChap {
@@ -139,6 +153,8 @@ fn host(
     settings: &Settings,
 ) -> Result<HostRecord, Refusal> {
     let proof = known.map(|known| known.proof.clone()).unwrap_or_default();
+    admit_secret(&format!("host.{name}.chap"), entry.chap.as_ref(), proof.chap.as_ref())?;
+    admit_secret(&format!("host.{name}.mutual_chap"), entry.mutual_chap.as_ref(), proof.mutual_chap.as_ref())?;
     let change = ProofChange {
         chap: entry.chap.as_ref().map(new_chap),
         mutual_chap: entry.mutual_chap.as_ref().map(new_chap),

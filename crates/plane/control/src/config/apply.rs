@@ -51,13 +51,16 @@ pub struct ApplyConfig {
 }
 
 /// Go back to an earlier configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct RestoreConfig {
     /// True though sessions end or lose access.
     pub allow_disruption: bool,
     /// True when LUNs may be other volumes than hosts know under them by now.
     pub reuse_luns: bool,
+    /// The fingerprint that came with the steps, when the array must be as it was then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
 }
 
 /// What was done.
@@ -81,6 +84,9 @@ pub struct PastConfig {
     /// How many sessions would end, or lose something that they see; each once.
     #[serde(default)]
     pub sessions: u32,
+    /// Of the array that the steps begin with.
+    #[serde(default)]
+    pub fingerprint: String,
 }
 
 /// What was made, to be taken back in turn.
@@ -269,13 +275,16 @@ impl Control {
     ///
     /// *Errors*: the file cannot be read.
     pub async fn past_configs(&self) -> Result<Vec<PastConfig>, Refusal> {
-        let (state, sessions) = (self.state(), self.sessions().await?);
+        let sessions = self.sessions().await?;
+        // Before the state is read: what is committed in between makes it another array.
+        let fingerprint = self.store.version().to_string();
+        let state = self.state();
         let kept = self.store.configs()?;
         let past = |(version, time, then): (u64, Timestamp, State)| {
             let told = access_steps(&state, &state.with_access_of(&then), &sessions);
             let present = state.access_part() == then.access_part();
             let sessions = u32::try_from(told.sessions.len()).unwrap_or(u32::MAX);
-            PastConfig { version, time, present, steps: told.steps, sessions }
+            PastConfig { version, time, present, steps: told.steps, sessions, fingerprint: fingerprint.clone() }
         };
         Ok(kept.into_iter().rev().map(past).collect())
     }
@@ -283,7 +292,7 @@ impl Control {
     /// Hosts, groups, targets, presentations, portals' settings and proofs are as they were in this version, as far as the
     /// volumes and portals are still there.
     ///
-    /// *Errors*: it is not kept; or sessions would lose something, or hosts would find other volumes under numbers that they know, and
+    /// *Errors*: it is not kept; the array is another than the steps were worked out for; or sessions would lose something, or hosts would find other volumes under numbers that they know, and
     /// that was not allowed.
     pub async fn restore_config(&self, version: u64, request: RestoreConfig) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
@@ -295,6 +304,11 @@ impl Control {
             let message = format!("configuration {version} is not kept");
             Refusal::new(code::CONFIG_UNKNOWN, message, "see blockyard config list")
         })?;
+        if request.fingerprint.is_some_and(|wanted| wanted != self.store.version().to_string()) {
+            let message = "the array was changed since these steps were worked out";
+            let hint = "look at blockyard config list again, and restore then";
+            return Err(Refusal::new(code::CHANGED_MEANWHILE, message, hint));
+        }
         let state = self.state();
         let mut next = state.with_access_of(&then);
         next.presentations.retain(|record| volumes.contains(&record.volume_id));

@@ -5,7 +5,7 @@ use super::Document;
 use super::document::{DiskEntry, PoolEntry, VolumeEntry};
 use super::plan::{Step, StepKind, changes};
 use crate::Control;
-use crate::change::volumes::whole;
+use crate::change::volumes::{admit_size, whole};
 use crate::request::{NewBackend, NewGroup};
 use crate::state::State;
 use model::{
@@ -133,6 +133,7 @@ impl Draft {
         let is_thin = entry.provision == Some(Provision::Thin);
         let kept = match volume {
             None => {
+                entry.size.map_or(Ok(()), |size| admit_size(name, size))?;
                 let told = size.map(|size| size.to_string()).unwrap_or_default();
                 self.step(StepKind::Make, format!("volume {name}"), told);
                 self.makes.volumes.push(name.clone());
@@ -205,7 +206,7 @@ impl Draft {
 }
 
 fn otherwise(message: String, hint: impl Into<String>) -> Refusal {
-    Refusal::new(code::REQUEST_INVALID, message, hint.into())
+    Refusal::new(code::DOCUMENT_CONFLICT, message, hint.into())
 }
 
 /// True for two names of one file or device.

@@ -94,7 +94,7 @@ impl Control {
         if document.schema != super::document::FORM {
             let message =
                 format!("the document has form {}, and this version reads {}", document.schema, super::document::FORM);
-            return Err(Refusal::new(code::REQUEST_INVALID, message, "begin it with schema = 1"));
+            return Err(Refusal::new(code::DOCUMENT_INVALID, message, "begin it with schema = 1"));
         }
         let state = self.state();
         let (pools, volumes, sessions) = (self.pools().await?, self.volumes().await?, self.sessions().await?);

@@ -94,7 +94,7 @@ fn document(asked: NewSetup, is_known: bool) -> Result<Document, Refusal> {
         for disk in disks {
             if document.disk.insert(disk.name.clone(), DiskEntry { path: disk.path, spare: None }).is_some() {
                 let message = format!("disk {} is named twice", disk.name);
-                return Err(Refusal::new(code::REQUEST_INVALID, message, "name each disk once"));
+                return Err(Refusal::new(code::NAMED_TWICE, message, "name each disk once"));
             }
         }
     }

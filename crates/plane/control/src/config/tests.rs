@@ -5,7 +5,7 @@ mod made;
 pub mod told;
 
 use super::*;
-use crate::request::SecretText;
+use crate::request::{NewHost, Removal, SecretText};
 use crate::tests::{Array, new_disk};
 use model::{Size, code};
 use std::collections::BTreeMap;
@@ -153,7 +153,17 @@ async fn configuration_goes_back_when_initiators_stay_away_and_when_it_is_restor
     let change = "~ host db: iqn.2001-04.com.example:db2 → iqn.2001-04.com.example:db";
     let wanted = past.iter().find(|past| said(&past.steps) == [change]).expect("the one before is kept");
     let array = array.restarted().await;
-    array.control.restore_config(wanted.version, RestoreConfig::default()).await.expect("is kept");
+    let now = array.control.past_configs().await.expect("configurations")[0].fingerprint.clone();
+    let as_seen =
+        |fingerprint: &str| RestoreConfig { fingerprint: Some(fingerprint.to_owned()), ..RestoreConfig::default() };
+    let late = r#"{"name": "late", "initiators": ["iqn.2001-04.com.example:late"]}"#;
+    let late: NewHost = serde_json::from_str(late).expect("a host");
+    array.control.add_host(late).await.expect("added");
+    let refusal = array.control.restore_config(wanted.version, as_seen(&now)).await.expect_err("it has changed since");
+    assert_eq!(refusal.code, code::CHANGED_MEANWHILE);
+    array.control.remove_host(&"late".parse().expect("a name"), Removal::default()).await.expect("removed");
+    let now = array.control.past_configs().await.expect("configurations")[0].fingerprint.clone();
+    array.control.restore_config(wanted.version, as_seen(&now)).await.expect("is kept");
     assert_eq!(array.control.export(&()).await.expect("a document"), before);
     let refusal = array.control.restore_config(99_999, RestoreConfig::default()).await.expect_err("is not kept");
     assert_eq!(refusal.code, code::CONFIG_UNKNOWN);

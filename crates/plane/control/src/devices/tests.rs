@@ -206,7 +206,7 @@ async fn only_what_is_free_is_admitted_and_only_by_a_name_of_the_system() {
         assert!(refusal.message.contains(&bad), "{refusal}");
     }
     let back = array.control.admit_offered(&format!("{}/../sdb", laid.dev("shm"))).await.expect_err("steps back");
-    assert_eq!(back.code, code::REQUEST_INVALID);
+    assert_eq!(back.code, code::PATH_INVALID);
 }
 
 #[tokio::test]

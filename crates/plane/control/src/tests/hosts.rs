@@ -157,7 +157,7 @@ async fn network_is_let_in_beside_the_others_and_taken_away_without_letting_in_e
         ..HostChange::default()
     };
     let anywhere = control.change_host(&name("db"), change(&["127.0.0.1"], &[])).await;
-    assert_eq!(code_of(anywhere), Some(code::REQUEST_INVALID), "it comes from anywhere, and must not be shut out");
+    assert_eq!(code_of(anywhere), Some(code::NETWORKS_INVALID), "it comes from anywhere, and must not be shut out");
     let only = HostChange { networks: Some(nets(&["10.1.0.0/16"])), ..HostChange::default() };
     control.change_host(&name("db"), only).await.expect("changed");
     for _ in 0..2 {
@@ -165,11 +165,11 @@ async fn network_is_let_in_beside_the_others_and_taken_away_without_letting_in_e
         assert_eq!(report.networks, nets(&["10.1.0.0/16", "127.0.0.1"]));
     }
     let gone = control.change_host(&name("db"), change(&[], &["10.2.0.0/16"])).await;
-    assert_eq!(code_of(gone), Some(code::REQUEST_INVALID));
+    assert_eq!(code_of(gone), Some(code::NETWORKS_INVALID));
     let report = control.change_host(&name("db"), change(&[], &["10.1.0.0/16"])).await.expect("changed");
     assert_eq!(report.networks, nets(&["127.0.0.1"]));
     let last = control.change_host(&name("db"), change(&[], &["127.0.0.1"])).await;
-    assert_eq!(code_of(last), Some(code::REQUEST_INVALID), "the last one does not open it to everywhere");
+    assert_eq!(code_of(last), Some(code::NETWORKS_INVALID), "the last one does not open it to everywhere");
 }
 
 #[tokio::test]
@@ -282,7 +282,7 @@ async fn volumes_are_spread_over_targets_all_or_none() {
     let before = control.state();
     let refused = [
         (spread(&["b", "a"], "db", 4), code::PRESENTED_ALREADY),
-        (spread(&["b"], "db", 0), code::REQUEST_INVALID),
+        (spread(&["b"], "db", 0), code::NUMBER_INVALID),
         (spread(&["none"], "db", 2), code::VOLUME_UNKNOWN),
         (spread(&["b"], "nobody", 9), code::HOST_UNKNOWN),
     ];

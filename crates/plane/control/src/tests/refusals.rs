@@ -53,8 +53,8 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     let full = refused(control.add_disk(disk("e1.img", None, None)).await, code::DISK_FOREIGN);
     assert!(full.message.ends_with("is not empty: it holds data of an unknown kind"), "{full}");
     let relative = NewDisk { path: "d9.img".into(), name: None, create: None, force: false };
-    refused(control.add_disk(relative).await, code::REQUEST_INVALID);
-    refused(control.add_disk(disk("../d9.img", None, Some(Size::mib(1)))).await, code::REQUEST_INVALID);
+    refused(control.add_disk(relative).await, code::PATH_INVALID);
+    refused(control.add_disk(disk("../d9.img", None, Some(Size::mib(1)))).await, code::PATH_INVALID);
 
     assert_eq!(array.control.state(), before);
     assert!(!folder.join("d1.img").exists(), "a file that was made for a refused disk is gone");
@@ -139,11 +139,11 @@ async fn volume_that_cannot_be_made_changes_nothing() {
     refused(create("tank/big", Some(Size::gib(1))).await, code::POOL_FULL);
     refused(create("tank/none", Some(Size::ZERO)).await, code::VOLUME_SIZE);
     refused(create("tank/none", None).await, code::VOLUME_SIZE);
-    refused(create("loose", Some(Size::mib(1))).await, code::REQUEST_INVALID);
+    refused(create("loose", Some(Size::mib(1))).await, code::VOLUME_WITHOUT_POOL);
     let odd = NewVolume { block_bytes: Some(520), ..new_volume("tank/odd", Some(Size::mib(1))) };
     refused(control.create_volume(odd).await, code::BLOCK_SIZE_INVALID);
     let both = NewVolume { backend: Some(NewBackend::Ram {}), ..new_volume("tank/both", Some(Size::mib(1))) };
-    refused(control.create_volume(both).await, code::REQUEST_INVALID);
+    refused(control.create_volume(both).await, code::OPTIONS_CONFLICT);
     let disk = array.folder().join("d0.img").to_string_lossy().into_owned();
     let stolen = NewVolume { backend: Some(NewBackend::File { path: disk }), ..new_volume("stolen", None) };
     refused(control.create_volume(stolen).await, code::DISK_IN_USE);

@@ -104,7 +104,7 @@ async fn copy_is_of_a_volume_or_a_snapshot_of_a_pool_to_a_new_name_in_one() {
         ("tank/none", "tank/x", code::VOLUME_UNKNOWN),
         ("tank/log@never", "tank/x", code::SNAPSHOT_UNKNOWN),
         ("image", "tank/x", code::VOLUME_NO_MAP),
-        ("tank/log", "x", code::REQUEST_INVALID),
+        ("tank/log", "x", code::VOLUME_WITHOUT_POOL),
         ("tank/log", "tonk/x", code::POOL_UNKNOWN),
         ("tank/log", "tank/vm1", code::NAME_TAKEN),
     ] {

@@ -13,11 +13,11 @@ impl<W: World> Conductor<W> {
     ) -> Result<Vec<SnapshotReport>, Refusal> {
         let pools: Vec<&Name> = snapshots.iter().filter_map(|(name, _)| name.volume.pool()).collect();
         let Some(&first) = pools.first() else {
-            return Err(Refusal::new(code::REQUEST_INVALID, "no volume was named", "name at least one"));
+            return Err(Refusal::new(code::VALUE_MISSING, "no volume was named", "name at least one"));
         };
         if let Some(other) = pools.iter().find(|&&pool| pool != first) {
             let message = format!("volumes of the pools {first} and {other} have no instant in common");
-            return Err(Refusal::new(code::REQUEST_INVALID, message, "make the snapshots of each pool by themselves"));
+            return Err(Refusal::new(code::POOLS_DIFFER, message, "make the snapshots of each pool by themselves"));
         }
         let (pool, snapshots) = (first.clone(), snapshots.to_vec());
         self.at(self.pool_home(&pool)?.home, move |seat| pool::create_snapshots(seat, pool, snapshots, lock)).await
@@ -41,7 +41,7 @@ impl<W: World> Conductor<W> {
     pub(super) async fn clone_snapshot(&self, new: pool::NewClone) -> Result<VolumeReport, Refusal> {
         if new.name.pool() != new.snapshot.volume.pool() {
             let message = format!("a clone of {} lies in the same pool, and {} would not", new.snapshot, new.name);
-            return Err(Refusal::new(code::REQUEST_INVALID, message, "choose a name in that pool, or copy the volume"));
+            return Err(Refusal::new(code::POOLS_DIFFER, message, "choose a name in that pool, or copy the volume"));
         }
         self.admit_name(&new.name)?;
         let home = self.home_of(&new.snapshot)?;

@@ -5,7 +5,7 @@ use crate::commands::{Desk, pool_path};
 use crate::confirm;
 use crate::failure::Failure;
 use control::request::{AddLog, RemoveLog};
-use model::{DiskName, LogReport, LogState, Name, PoolReport, Refusal, code};
+use model::{DiskName, LogReport, LogState, Name, PoolReport, code};
 
 /// The pool has a log device of these disks.
 pub fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, force: bool) -> Result<(), Failure> {
@@ -20,12 +20,15 @@ pub fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, force: boo
 
 /// The pool has no log device any more.
 pub fn remove(desk: &Desk, name: &Name, lost: bool, yes: bool) -> Result<(), Failure> {
-    if lost && !yes {
-        let message = format!("what volumes of pool {name} acknowledged last, and its log holds, would be lost");
-        confirm::repetition(name, Refusal::new(code::UNCONFIRMED, message, "repeat with --yes if that is wanted"))?;
-    }
-    let request = RemoveLog { lost, confirmed: lost };
-    let answer = desk.client.post(&format!("{}/log/removal", pool_path(name)), &request, "pool")?;
+    let path = format!("{}/log/removal", pool_path(name));
+    let seen = if lost && !yes { Some(desk.client.look(&pool_path(name), "pool")?) } else { None };
+    let answer = match desk.client.post(&path, &RemoveLog { lost, confirmed: lost && yes }, "pool") {
+        Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
+            confirm::repetition(name, refusal)?;
+            desk.client.post_as_seen(&path, &RemoveLog { lost, confirmed: true }, "pool", seen.as_ref())?
+        }
+        answered => answered?,
+    };
     desk.out.done(&answer, &format!("pool {name} has no log device any more; its disks are free"))
 }
 

@@ -41,6 +41,7 @@ pub fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
 /// Everything that hosts have reserved of the volume is taken back.
 pub fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Failure> {
     if !yes {
+        desk.client.look(&format!("/volumes/{name}"), "volume")?;
         let message = format!("hosts that share volume {name} would not be kept apart any more");
         let hint = "make sure that those who hold it are gone, and repeat with --yes";
         confirm::repetition(name, Refusal::new(code::UNCONFIRMED, message, hint))?;

@@ -54,7 +54,7 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
     ];
     for (sentence, other) in wrong {
         let refusal = refused(&array, &other).await;
-        assert_eq!(refusal.code, code::REQUEST_INVALID);
+        assert_eq!(refusal.code, code::DOCUMENT_CONFLICT);
         assert!(refusal.message.contains(sentence), "{sentence}: {refusal}");
     }
     assert!(
@@ -125,7 +125,10 @@ async fn document_holds_spares_and_what_is_set_for_all() {
     let mut asks = wanted.clone();
     let proof = crate::config::DiscoveryEntry { chap: Some(crate::config::ChapEntry::default()), mutual_chap: None };
     asks.auth.as_mut().expect("is there").discovery = Some(proof);
-    assert!(refused(&array, &asks).await.message.starts_with("discovery: "));
+    assert_eq!(
+        refused(&array, &asks).await.to_string(),
+        "[auth.discovery.chap] has no secret, and the array knows none; write secret_file = \"FILE\" there, the name of a file beside the document that holds the secret alone"
+    );
 }
 
 /// The plan showed the volume, and its application refused.
