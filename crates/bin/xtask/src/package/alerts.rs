@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn rules_and_dashboard_ask_only_for_what_the_daemon_tells() {
         let read = |path: &str| fs::read_to_string(workspace::root().join(path)).expect(path);
-        let told = names(&read("crates/plane/api/src/metrics.rs"));
+        let told = names(&read("crates/front/api/src/metrics.rs"));
         for file in ["prometheus/blockyard.rules.yml", "prometheus/blockyard.test.yml", "grafana/blockyard.json"] {
             let asked = names(&read(&format!("packaging/{file}")));
             assert!(asked.len() > 5, "{file} asks for {asked:?}");

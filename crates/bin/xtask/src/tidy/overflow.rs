@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 const WORKSPACE: &str = "Cargo.toml";
 /// Where numbers come from peers, disks and operators, and the crate whose types they become.
-const CHECKED: [&str; 3] = ["crates/pure/", "crates/plane/", "crates/base/block/"];
+const CHECKED: [&str; 4] = ["crates/pure/", "crates/plane/", "crates/front/", "crates/base/block/"];
 
 /// Finds crates whose release build does not check arithmetic.
 pub fn check(tree: &Tree) -> Result<Vec<Finding>> {

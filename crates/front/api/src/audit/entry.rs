@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn keys_of_secrets_are_hidden_whatever_their_type_is() {
         let sources = [
-            include_str!("../../../control/src/request.rs"),
-            include_str!("../../../control/src/request/chap.rs"),
+            include_str!("../../../../plane/control/src/request.rs"),
+            include_str!("../../../../plane/control/src/request/chap.rs"),
             include_str!("../request.rs"),
             include_str!("../../../alert/src/request.rs"),
         ];
