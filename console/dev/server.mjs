@@ -30,7 +30,12 @@ function pass(from, to) {
   from.pipe(onward);
 }
 
+// Another page, or a name that somebody points here, would ask as root otherwise.
+const own = new Set([`127.0.0.1:${port}`, `localhost:${port}`]);
+const isOurs = ({ host, origin, 'sec-fetch-site': site }) => own.has(host) && (origin === undefined || own.has(origin.replace('http://', ''))) && (site === undefined || site === 'same-origin' || site === 'none');
+
 createServer((from, to) => {
+  if (!isOurs(from.headers)) { to.writeHead(403); return to.end('open it at its own address\n'); }
   if (from.url.startsWith('/api/')) return pass(from, to);
   const path = normalize(new URL(from.url, 'http://localhost').pathname);
   let file = join(dist, path);

@@ -216,7 +216,11 @@ fn web(options: &ServeOptions, file: WebEntry, settings: &Settings) -> Result<Op
 /// *Errors*: one of `more` is neither a DNS name nor an address.
 fn names(listen: &[SocketAddr], more: &[String], settings: &Settings) -> Result<BTreeSet<String>, Failure> {
     let mut names: BTreeSet<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    names.insert(settings.node.to_string());
+    let machine = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
+    for name in [settings.node.to_string(), machine].into_iter().filter(|name| api::is_host_name(name)) {
+        names.extend(name.split_once('.').map(|(first, _)| first.to_owned()));
+        names.insert(name);
+    }
     names.extend(listen.iter().map(SocketAddr::ip).filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_string()));
     if listen.iter().any(|address| address.ip().is_unspecified()) {
         match uring::addresses() {

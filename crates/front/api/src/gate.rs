@@ -14,7 +14,7 @@ use crate::people::{Login, People};
 use crate::routes::Asker;
 use crate::row::{Row, Understood};
 use crate::server::Peer;
-use crate::web::Web;
+use crate::web::{Connection, Web};
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::extract::connect_info::ConnectInfo;
@@ -136,6 +136,7 @@ impl Door {
             let entry = entry(&body).map(|entry| entry.not_understood(body.len()));
             return self.refuse(Refused { refusal, caller }, entry).await;
         }
+        let busy = parts.extensions.get::<Arc<Connection>>().filter(|_| caller.is_some()).map(Connection::begin);
         let entry = match self.begin(row, entry(&body).map(|entry| entry.by(caller.as_ref()))).await {
             Ok(entry) => entry,
             Err(refusal) => return Problem(refusal).into_response(),
@@ -172,7 +173,9 @@ impl Door {
             }
             None => answering.await,
         };
-        self.while_it_may(lives, response)
+        let mut response = self.while_it_may(lives, response);
+        busy.map(|busy| response.extensions_mut().insert(Arc::new(busy)));
+        response
     }
 
     /// The call may be answered: changes are taken, and its intent is written down. Logins have a result alone, so that what strangers
@@ -322,6 +325,11 @@ impl Caller {
     /// True when it may decide who uses the array: an admin, and for a token one with the scope `access` that covers `noun`.
     pub fn may_give_access(&self, noun: &str) -> bool {
         self.may(Role::Admin, noun) && self.scopes().is_none_or(|scopes| scopes::has(scopes, Scope::ACCESS))
+    }
+
+    /// True when it may have any file or device of the machine opened: an admin, and for a token one with the scope `access`.
+    pub fn may_name_any_path(&self) -> bool {
+        self.role >= Role::Admin && self.scopes().is_none_or(|scopes| scopes::has(scopes, Scope::ACCESS))
     }
 
     /// The scopes of a token; none for a login and at the socket, which have no such limit.

@@ -44,7 +44,7 @@ pub struct People {
     /// The last number of each user's second factor, which is good once.
     steps: Mutex<BTreeMap<Name, u64>>,
     /// Second factors that were shown and not confirmed yet.
-    offered: Mutex<BTreeMap<Name, Vec<u8>>>,
+    offered: Mutex<BTreeMap<Name, Secret>>,
 }
 
 /// A login that was let in: what its cookie is, which nobody hears again.
@@ -285,7 +285,7 @@ impl People {
         self.prove(login, password).await?;
         let secret = control::random::<{ totp::SECRET_BYTES }>()?;
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
-        offered.insert(login.user.clone(), secret.to_vec());
+        offered.insert(login.user.clone(), Secret::of(secret.to_vec()));
         let link = totp::link(&secret, login.user.as_str(), self.control.settings().node.as_str());
         Ok(SecondFactorReport { secret: totp::base32(&secret), link })
     }
@@ -296,14 +296,14 @@ impl People {
     pub fn confirm_second_factor(&self, login: &Login, number: &str) -> Result<UserReport, Refusal> {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         let secret = offered.get(&login.user).cloned();
-        let step = secret.as_ref().and_then(|secret| totp::step_of(secret, number, now().unix(), None));
+        let step = secret.as_ref().and_then(|secret| totp::step_of(secret.expose(), number, now().unix(), None));
         let (Some(secret), Some(step)) = (secret, step) else {
             let hint = "send the number that the app shows now; begin anew if it shows none";
             return Err(Refusal::new(code::PASSWORD_WRONG, "this is no number of the second factor", hint));
         };
         self.book.change(|registry| {
             let user = registry.user_mut(&login.user)?;
-            user.second_factor = Some(SecondFactor { secret: Secret::of(secret) });
+            user.second_factor = Some(SecondFactor { secret });
             Ok(())
         })?;
         offered.remove(&login.user);

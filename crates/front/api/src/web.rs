@@ -17,11 +17,12 @@ use crate::server::Peer;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
-use axum::http::{Request, Response, header};
+use axum::http::{Request, Response, Version, header};
 use axum::response::IntoResponse;
 use bounded::descriptors;
 use certificate::Certificate;
-use connections::{Connection, Connections, Sent};
+pub use connections::Connection;
+use connections::{Busy, Connections, Sent, Watched};
 use control::{Control, now};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -91,7 +92,12 @@ impl Web {
         let certificate = Arc::new(Certificate::new(options.source));
         let closed = |address| WebAddress { address, open: false, why: None };
         let addresses = Mutex::new(options.listen.into_iter().map(closed).collect());
-        Self { addresses, certificate, names: Names::new(options.names), connections: Connections::default() }
+        Self {
+            addresses,
+            certificate,
+            names: Names::new(options.names),
+            connections: Connections::new(descriptors::allowed()),
+        }
     }
 
     /// How it is. `node` stands for us where we listen on every address.
@@ -130,8 +136,20 @@ impl Web {
             });
         }
         let looking = tokio::spawn(self.clone().look_after_certificate(control, usable));
+        let making_room = tokio::spawn(self.clone().make_room());
         while tasks.join_next().await.is_some() {}
         looking.abort();
+        making_room.abort();
+    }
+
+    /// Where descriptors are short, idle connections end before hosts are turned away.
+    async fn make_room(self: Arc<Self>) {
+        loop {
+            sleep(BREATH).await;
+            if descriptors::are_short() {
+                self.connections.end_idle(16);
+            }
+        }
     }
 
     /// Listens on the address, or tries to.
@@ -278,15 +296,16 @@ impl Web {
         };
         let (door, on) = (self.clone(), connection.clone());
         let service = service_fn(move |request| {
-            let (door, api, busy) = (door.clone(), api.clone(), on.begin());
+            let (door, api, on) = (door.clone(), api.clone(), on.clone());
             async move {
-                let response = door.answer(api, from, to, request).await?;
+                let mut response = door.answer(api, on, from, to, request).await?;
+                let busy: Option<Arc<Busy>> = response.extensions_mut().remove();
                 Ok::<_, Infallible>(response.map(|body| Body::new(Sent::new(body, busy))))
             }
         });
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES_MAX);
-        let serving = http.serve_connection(TokioIo::new(stream), service);
+        let serving = http.serve_connection(TokioIo::new(Watched::new(stream, connection.clone())), service);
         tokio::pin!(serving);
         let ended = tokio::select! {
             ended = serving.as_mut() => ended,
@@ -305,6 +324,7 @@ impl Web {
     async fn answer(
         &self,
         api: Router,
+        on: Arc<Connection>,
         from: SocketAddr,
         to: SocketAddr,
         request: Request<Incoming>,
@@ -316,6 +336,8 @@ impl Web {
                 None => {
                     let mut request = request.map(Body::new);
                     request.extensions_mut().insert(ConnectInfo(Peer::Remote(from)));
+                    // The gate marks it busy once it knows who asks.
+                    request.extensions_mut().insert(on);
                     TowerToHyperService::new(api).call(request).await?
                 }
             },
@@ -331,6 +353,8 @@ impl Web {
         let mut headers = request.headers().get_all(header::HOST).iter().map(|value| value.to_str().unwrap_or(""));
         let named = match (headers.next(), headers.next()) {
             (Some(host), None) => host,
+            // Health checks of load balancers; no browser speaks it.
+            (None, None) if request.version() == Version::HTTP_10 => return Ok(()),
             _ => "",
         };
         let target = request.uri().authority().map_or(named, |authority| authority.as_str());

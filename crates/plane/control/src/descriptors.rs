@@ -3,21 +3,31 @@
 use crate::Control;
 use bounded::descriptors;
 use model::{Problem, Severity, Subject, SubjectKind, event};
-use std::fs::File;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 /// How often it is looked at.
 const ROUND: Duration = Duration::from_secs(2);
+/// A shortage is over when so many are free beside the reserve, for so long.
+const ROOM: u64 = 8;
+const CALM: Duration = Duration::from_secs(10);
 
 impl Control {
     /// Raises BY-E915 while descriptors are short, until it is dropped.
     pub async fn watch_descriptors(self: Arc<Self>) {
+        let mut enough_since = None;
         loop {
-            // What is opened here has the lowest free number, as the next connection would.
-            let short = File::open("/dev/null").is_ok_and(|file| descriptors::is_of_the_reserve(&file));
-            self.look_at_descriptors(short);
+            if descriptors::are_short() {
+                enough_since = None;
+                self.look_at_descriptors(true);
+            } else if descriptors::has_room_for(ROOM) {
+                // Who takes the last ones again and again is one shortage, not many.
+                let since = *enough_since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= CALM {
+                    self.look_at_descriptors(false);
+                }
+            }
             sleep(ROUND).await;
         }
     }

@@ -50,7 +50,8 @@ impl Control {
     pub async fn admit_offered(&self, path: &str) -> Result<(), Refusal> {
         let path = admit_path(path)?;
         let refused = |why: String| {
-            let hint = "choose one that blockyard disk find shows as free, or ask an admin";
+            let hint =
+                "choose one that blockyard disk find shows as free, or ask an admin; a token needs --scope access";
             Refusal::new(code::FORBIDDEN, format!("{why}, and only an admin takes another path"), hint)
         };
         let no_offer = || refused(format!("{} is none of the disks that are offered", path.display()));

@@ -133,8 +133,8 @@ fn only_adds(before: &State, next: &State) -> bool {
 /// What one sees: by number and volume.
 type Seen<'a> = BTreeMap<(u16, VolumeId), &'a PresentationRecord>;
 
-/// What sessions that lose the same have in common: the host before and after, the target's name, the portal group's tag.
-type Place<'a> = (Option<&'a Name>, Option<&'a Name>, &'a str, u16);
+/// What sessions that lose the same have in common: the host before and after, the target's name, the portal group's tag before and after.
+type Place<'a> = ((Option<&'a Name>, Option<&'a Name>), &'a str, (u16, u16));
 
 /// What each of these sessions loses, in the order of their numbers.
 pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -> Vec<SessionLoss> {
@@ -145,8 +145,9 @@ pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -
     for session in sessions.iter().filter(|session| session.kind == SessionKind::Normal) {
         let Some(target) = session.target.as_deref() else { continue };
         let (from, to) = (was.host_of(session), is.host_of(session));
-        let tag = before.tag_at(session.portal);
-        let loses = known.entry((from, to, target, tag)).or_insert_with(|| lost(before, next, (from, to), target, tag));
+        let tags = (before.tag_at(session.portal), next.tag_at(session.portal));
+        let place = ((from, to), target, tags);
+        let loses = known.entry(place).or_insert_with(|| lost(before, next, place));
         let Some(loses) = loses.clone() else { continue };
         losses.push(SessionLoss {
             session: session.id,
@@ -160,23 +161,18 @@ pub(crate) fn losses(before: &State, next: &State, sessions: &[SessionReport]) -
     losses
 }
 
-fn lost(
-    before: &State,
-    next: &State,
-    (from, to): (Option<&Name>, Option<&Name>),
-    target: &str,
-    tag: u16,
-) -> Option<String> {
+fn lost(before: &State, next: &State, ((from, to), target, (tag, tag_after)): Place<'_>) -> Option<String> {
     let seen = before.seen_at(from?, target, tag);
     if seen.is_empty() {
         return None;
     }
-    let is_served = |state: &State| state.portal_groups.get(&tag).copied().unwrap_or_default().access.serves_blocks();
+    let is_served =
+        |state: &State, tag: u16| state.portal_groups.get(&tag).copied().unwrap_or_default().access.serves_blocks();
     let is_there = next.targets.values().any(|other| other.iqn.as_str() == target);
     let Some(to) = to.filter(|_| is_there) else {
         return Some(format!("ends, and loses {}", volumes(seen.values().copied())));
     };
-    let after = next.seen_at(to, target, tag);
+    let after = next.seen_at(to, target, tag_after);
     let gone: Vec<_> = seen.iter().filter(|(place, _)| !after.contains_key(place)).map(|(_, record)| *record).collect();
     let shut = |(place, record): (&(u16, VolumeId), &&PresentationRecord)| {
         !record.read_only && after.get(place).is_some_and(|now| now.read_only)
@@ -186,8 +182,12 @@ fn lost(
     let parts = [
         (!gone.is_empty()).then(|| format!("loses {}", volumes(gone.into_iter()))),
         (!shut.is_empty()).then(|| format!("may no longer write to {}", volumes(shut.into_iter()))),
-        (is_served(before) && !is_served(next))
-            .then(|| format!("can no longer read or write: portal group {tag} stops serving")),
+        (is_served(before, tag) && !is_served(next, tag_after)).then(|| {
+            format!(
+                "can no longer read or write: portal group {tag_after} {}",
+                if tag == tag_after { "stops serving" } else { "does not serve" }
+            )
+        }),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(" and "))

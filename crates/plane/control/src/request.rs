@@ -471,6 +471,9 @@ pub struct NewPortal {
 pub struct PortalSettings {
     /// What each is to be; see `model::PORTAL_SETTINGS`.
     pub settings: BTreeMap<String, String>,
+    /// True though sessions lose access, as with another group.
+    #[serde(default)]
+    pub force: bool,
 }
 
 /// Settings of a portal group, by name.

@@ -166,6 +166,11 @@ impl Store {
         Ok(NodeIdentity { id, name: name.clone(), seat: self.seat()?, machine: machine_id::read() })
     }
 
+    /// The file of the node's key.
+    pub(crate) fn key_path(&self) -> &Path {
+        self.vault.path()
+    }
+
     /// What the keys of the node's pools are made of: the same as long as it has the same key.
     #[must_use]
     pub fn pool_secret(&self) -> Secret {

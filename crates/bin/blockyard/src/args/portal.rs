@@ -43,6 +43,9 @@ Settings:
         /// What is to be how
         #[arg(value_name = "KEY=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
+        /// Set it though sessions lose access
+        #[arg(long)]
+        force: bool,
     },
     /// Move the sessions of a portal to others, and let none in until it is resumed
     #[command(

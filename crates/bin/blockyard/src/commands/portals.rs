@@ -17,7 +17,7 @@ pub fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
             let portal: PortalReport = answer.decode()?;
             desk.out.done(&answer, &format!("hosts can log in at {}, {}", portal.address, meaning(&portal)))
         }
-        PortalCommand::Set { address, settings } => set(desk, address, settings),
+        PortalCommand::Set { address, settings, force } => set(desk, address, settings, force),
         PortalCommand::Drain { address } => {
             let answer = desk.client.post(&path(address, "/drain"), &(), "portal")?;
             let portal: PortalReport = answer.decode()?;
@@ -54,8 +54,8 @@ fn meaning(portal: &PortalReport) -> &'static str {
     }
 }
 
-fn set(desk: &Desk, address: PortalAddress, settings: Vec<(String, String)>) -> Result<(), Failure> {
-    let request = PortalSettings { settings: settings.into_iter().collect() };
+fn set(desk: &Desk, address: PortalAddress, settings: Vec<(String, String)>, force: bool) -> Result<(), Failure> {
+    let request = PortalSettings { settings: settings.into_iter().collect(), force };
     let answer = desk.client.patch(&path(address, ""), &request, "portal")?;
     if desk.out.is_quiet() && !desk.out.is_json() {
         return Ok(());

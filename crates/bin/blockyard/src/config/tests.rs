@@ -146,11 +146,13 @@ fn console_is_served_to_this_machine_unless_told_otherwise() {
 
 #[test]
 fn certificate_is_made_for_every_name_of_the_node_or_is_its_owners() {
-    let web =
-        load("node = \"left\"\n[web]\nlisten = [\"0.0.0.0\", \"10.9.8.7\"]", &[]).expect("loads").web.expect("a door");
+    let web = load("node = \"left.example.com\"\n[web]\nlisten = [\"0.0.0.0\", \"10.9.8.7\"]", &[])
+        .expect("loads")
+        .web
+        .expect("a door");
     let Source::Generated { names, folder } = web.source else { panic!("it is generated") };
     assert_eq!(folder, Path::new("/var/lib/blockyard/web"));
-    for name in ["left", "localhost", "127.0.0.1", "::1", "10.9.8.7"] {
+    for name in ["left", "left.example.com", "localhost", "127.0.0.1", "::1", "10.9.8.7"] {
         assert!(names.contains(name), "{name} is not in {names:?}");
     }
     assert!(!names.contains("0.0.0.0"));

@@ -18,14 +18,14 @@ fn data(number: u16) -> SocketAddr {
 
 fn settings(pairs: &[(&str, &str)]) -> PortalSettings {
     let pair = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
-    PortalSettings { settings: pairs.iter().map(pair).collect() }
+    PortalSettings { settings: pairs.iter().map(pair).collect(), force: false }
 }
 
 impl Node {
     /// The first portal is a front, and there are two for data.
     async fn front(&self) {
         for number in [1, 2] {
-            let PortalSettings { settings } = settings(&[("role", "data")]);
+            let PortalSettings { settings, .. } = settings(&[("role", "data")]);
             self.control.add_portal(NewPortal { address: PortalAddress(data(number)), settings }).await.unwrap();
         }
         self.set(portal(), &[("role", "front")]).await;
@@ -229,7 +229,7 @@ fn operator_says_how_volumes_are_served_through_each_portal_group() {
             node.front().await;
             node.set(data(2), &[("group", "2")]).await;
             let set = async |node: &Node, tag, pairs: &[(&str, &str)]| {
-                let PortalSettings { settings } = settings(pairs);
+                let PortalSettings { settings, .. } = settings(pairs);
                 let request = PortalGroupSettings { settings, force: true };
                 node.control.set_portal_group(PortalGroupTag(tag), request).await.map_err(|no| no.code)
             };
@@ -275,7 +275,7 @@ fn advertised_address_is_told_in_send_targets_redirects_and_presentations() {
             drop(first);
             // The second data portal stands for a translator in front of the first: what is advertised leads there.
             for number in [1, 2] {
-                let PortalSettings { settings } = settings(&[]);
+                let PortalSettings { settings, .. } = settings(&[]);
                 node.control.add_portal(NewPortal { address: PortalAddress(data(number)), settings }).await.unwrap();
             }
             let translator = data(2).to_string();

@@ -13,7 +13,7 @@ use model::{Role, Scope};
 use serde_json::{Value, json};
 
 /// Rows that destroy data whatever the request says.
-const DESTROY: [&str; 7] = [
+const DESTROY: [&str; 9] = [
     "DELETE /disks/{name}",
     "POST /disks/{name}/fail",
     "DELETE /pools/{name}",
@@ -21,6 +21,8 @@ const DESTROY: [&str; 7] = [
     "POST /rollbacks",
     "DELETE /reservations/{*name}",
     "DELETE /snapshots/{*name}",
+    "DELETE /hosts/{name}/luns",
+    "DELETE /groups/{name}/luns",
 ];
 
 /// The path of a row with names in it that nothing has.

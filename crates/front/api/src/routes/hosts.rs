@@ -30,7 +30,8 @@ pub fn rows() -> Vec<Row> {
             "former_luns",
             "The LUN numbers that the host, or `everyone`, had are forgotten: other volumes may get them",
             |c: C, Named(name): One| async move { c.forget_luns(&name).await },
-        ),
+        )
+        .destroys(),
         get(
             "/hosts/{name}/explain",
             "explanation",
@@ -63,6 +64,7 @@ pub fn rows() -> Vec<Row> {
             "former_luns",
             "The LUN numbers that the group had are forgotten: other volumes may get them",
             |c: C, Named(name): One| async move { c.forget_group_luns(&name).await },
-        ),
+        )
+        .destroys(),
     ]
 }

@@ -61,6 +61,7 @@ fn moving() -> [Row; 3] {
             "The key of its encrypted volumes, for who is to keep it",
             |c: C, Named(name): One| async move { c.pool_key(&name).await },
         )
+        .gives_access()
         .only(Role::Admin)
         .secret(),
     ]

@@ -1,15 +1,18 @@
 //! Connections that are open, and which of them ends when there are too many.
 //!
 //! Where an address has as many as it may, its connection that has been idle the longest is closed for the new one: connections that
-//! somebody opens and forgets shut nobody out. A connection on which a request is under way is never closed for another.
+//! somebody opens and forgets, or on which a stranger lets us wait, shut nobody out. A connection is busy, and never closed for another, from
+//! the time that it is known who asks until the answer has been sent.
 
 use axum::body::{Body, Bytes, HttpBody};
 use http_body::{Frame, SizeHint};
 use std::collections::BTreeMap;
+use std::io::Result;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
 /// Connections in all, and from one address. A browser takes six.
@@ -17,8 +20,11 @@ const ALL_MAX: usize = 512;
 const ONE_MAX: usize = 64;
 
 /// The connections that are open.
-#[derive(Clone, Debug, Default)]
-pub struct Connections(Arc<Mutex<Open>>);
+#[derive(Clone, Debug)]
+pub struct Connections {
+    open: Arc<Mutex<Open>>,
+    all_max: usize,
+}
 
 #[derive(Debug, Default)]
 struct Open {
@@ -30,9 +36,18 @@ struct Open {
 #[derive(Debug)]
 struct Entry {
     from: IpAddr,
-    /// The turn at which it was idle last; none while a request is under way.
-    idle_since: Option<u64>,
+    state: State,
     end: Arc<Notify>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Since this turn.
+    Idle(u64),
+    /// A request of somebody who is known is under way.
+    Busy,
+    /// Its answer is made, and not all of it is sent.
+    Sending,
 }
 
 /// One connection, until it is dropped.
@@ -48,40 +63,100 @@ pub struct Connection {
 pub struct Busy(Arc<Connection>);
 
 impl Connections {
+    /// None yet. All together take at most a quarter of the descriptors that the process may have.
+    pub fn new(descriptors: Option<u64>) -> Self {
+        let quarter = descriptors.and_then(|allowed| usize::try_from(allowed / 4).ok());
+        Self { open: Arc::default(), all_max: quarter.map_or(ALL_MAX, |quarter| quarter.clamp(8, ALL_MAX)) }
+    }
+
     /// One more connection from there, which is idle. Another may have been told to [end](Connection::must_end) for it; none where all
     /// that could are busy.
     pub fn admit(&self, from: IpAddr) -> Option<Connection> {
+        let from = network(from);
         let mut open = self.open();
-        let mut of_each: BTreeMap<IpAddr, usize> = BTreeMap::new();
-        open.all.values().for_each(|entry| *of_each.entry(entry.from).or_default() += 1);
-        let crowded = match of_each.get(&from) {
-            Some(&count) if count >= ONE_MAX => Some(from),
-            _ if open.all.len() >= ALL_MAX => of_each.iter().max_by_key(|(_, count)| **count).map(|(of, _)| *of),
-            _ => None,
+        let of_one = open.all.values().filter(|entry| entry.from == from).count();
+        let ends = match () {
+            () if of_one >= ONE_MAX => Some(open.longest_idle(|entry| entry.from == from)),
+            () if open.all.len() >= self.all_max => Some(open.longest_idle_of_the_most()),
+            () => None,
         };
-        if let Some(of) = crowded {
-            let idle = open.all.iter().filter(|(_, entry)| entry.from == of && entry.idle_since.is_some());
-            let number = idle.min_by_key(|(_, entry)| entry.idle_since).map(|(number, _)| *number)?;
-            open.all.remove(&number)?.end.notify_one();
+        if let Some(number) = ends {
+            open.all.remove(&number?)?.end.notify_one();
         }
-        open.turns += 1;
-        let (number, end) = (open.turns, Arc::new(Notify::new()));
-        open.all.insert(number, Entry { from, idle_since: Some(number), end: end.clone() });
+        let (number, end) = (open.turn(), Arc::new(Notify::new()));
+        open.all.insert(number, Entry { from, state: State::Idle(number), end: end.clone() });
         Some(Connection { open: self.clone(), number, end })
     }
 
+    /// Tells as many connections as this to end, those that have been idle the longest.
+    pub fn end_idle(&self, count: usize) {
+        let mut open = self.open();
+        for _ in 0..count {
+            let Some(entry) = open.longest_idle(|_| true).and_then(|number| open.all.remove(&number)) else { return };
+            entry.end.notify_one();
+        }
+    }
+
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    fn turn(&mut self) -> u64 {
+        self.turns += 1;
+        self.turns
+    }
+
+    /// The longest idle connection of those that are `among`.
+    fn longest_idle(&self, among: impl Fn(&Entry) -> bool) -> Option<u64> {
+        let since = |entry: &Entry| if let State::Idle(turn) = entry.state { Some(turn) } else { None };
+        let idle = self.all.iter().filter(|(_, entry)| among(entry));
+        let idle = idle.filter_map(|(number, entry)| Some((since(entry)?, *number)));
+        idle.min().map(|(_, number)| number)
+    }
+
+    /// The longest idle connection of the address that has the most, among those that have an idle one.
+    fn longest_idle_of_the_most(&self) -> Option<u64> {
+        let mut of_each: BTreeMap<IpAddr, (usize, bool)> = BTreeMap::new();
+        for entry in self.all.values() {
+            let (count, has_idle) = of_each.entry(entry.from).or_default();
+            *count += 1;
+            *has_idle |= matches!(entry.state, State::Idle(_));
+        }
+        let (from, _) =
+            of_each.into_iter().filter(|(_, (_, has_idle))| *has_idle).max_by_key(|(_, (count, _))| *count)?;
+        self.longest_idle(|entry| entry.from == from)
+    }
+}
+
+/// What counts as one address: whoever has one of IPv6 has 2^64 of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        address => address,
     }
 }
 
 impl Connection {
-    /// A request begins.
+    /// A request of somebody who is known begins.
     pub fn begin(self: &Arc<Self>) -> Busy {
-        if let Some(entry) = self.open.open().all.get_mut(&self.number) {
-            entry.idle_since = None;
-        }
+        self.turn_to(|_| State::Busy, |_| true);
         Busy(self.clone())
+    }
+
+    /// All that was written is sent.
+    fn flushed(&self) {
+        self.turn_to(State::Idle, |state| state == State::Sending);
+    }
+
+    /// It is so from this turn on, where it is what `from` says now.
+    fn turn_to(&self, next: impl FnOnce(u64) -> State, from: impl FnOnce(State) -> bool) {
+        let mut open = self.open.open();
+        let turn = open.turn();
+        if let Some(entry) = open.all.get_mut(&self.number).filter(|entry| from(entry.state)) {
+            entry.state = next(turn);
+        }
     }
 
     /// Ready when it must end for another.
@@ -98,24 +173,19 @@ impl Drop for Connection {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        let mut open = self.0.open.open();
-        open.turns += 1;
-        let now = open.turns;
-        if let Some(entry) = open.all.get_mut(&self.0.number) {
-            entry.idle_since = Some(now);
-        }
+        self.0.turn_to(|_| State::Sending, |state| state == State::Busy);
     }
 }
 
-/// A body whose request is under way until it has been sent.
+/// A body whose request is under way until all of it is given to the connection.
 pub struct Sent {
     body: Body,
-    _busy: Busy,
+    _busy: Option<Arc<Busy>>,
 }
 
 impl Sent {
     /// This one, of that request.
-    pub fn new(body: Body, busy: Busy) -> Self {
+    pub fn new(body: Body, busy: Option<Arc<Busy>>) -> Self {
         Self { body, _busy: busy }
     }
 }
@@ -124,7 +194,10 @@ impl HttpBody for Sent {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut self.body).poll_frame(cx)
     }
 
@@ -134,6 +207,43 @@ impl HttpBody for Sent {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// The stream of a connection, which says when all that was written is sent.
+pub struct Watched<S> {
+    stream: S,
+    connection: Arc<Connection>,
+}
+
+impl<S> Watched<S> {
+    /// This stream, of that connection.
+    pub fn new(stream: S, connection: Arc<Connection>) -> Self {
+        Self { stream, connection }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Watched<S> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.connection.flushed();
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 
@@ -150,37 +260,69 @@ mod tests {
         connection.must_end().now_or_never().is_some()
     }
 
+    fn many(open: &Connections, of: usize, count: usize) -> Vec<Arc<Connection>> {
+        (0..count).map(|_| Arc::new(open.admit(address(of)).expect("there is room"))).collect()
+    }
+
+    fn answered(connection: &Arc<Connection>) {
+        drop(connection.begin());
+        connection.flushed();
+    }
+
     #[test]
     fn longest_idle_connection_of_an_address_ends_for_its_next_one() {
-        let open = Connections::default();
-        let held: Vec<Arc<Connection>> =
-            (0..ONE_MAX).map(|_| Arc::new(open.admit(address(1)).expect("there is room"))).collect();
+        let open = Connections::new(None);
+        let held = many(&open, 1, ONE_MAX);
         let busy = held[0].begin();
-        drop(held[1].begin());
+        answered(&held[1]);
+        drop(held[2].begin());
         let next = open.admit(address(1)).expect("an idle one ends for it");
         let ends: Vec<usize> = (0..ONE_MAX).filter(|&at| ended(&held[at])).collect();
-        assert_eq!(ends, [2], "the first is busy, the second was busy last");
+        assert_eq!(
+            ends,
+            [3],
+            "the first is busy, the second was busy last, and the answer of the third is not sent yet"
+        );
+        held[2].flushed();
         drop(busy);
         let busy: Vec<Busy> = held.iter().map(Connection::begin).collect();
         open.admit(address(1)).expect("the one that was admitted last is idle");
         assert!(ended(&next));
-        let all = open.0.lock().expect("whole").all.len();
+        let all = open.open().all.len();
         assert_eq!(all, ONE_MAX - 1, "what has ended for another does not count, and what was dropped neither");
-        let _last = Arc::new(open.admit(address(1)).expect("there is room again")).begin();
+        let last = Arc::new(open.admit(address(1)).expect("there is room again"));
+        let last = last.begin();
         assert!(open.admit(address(1)).is_none(), "all are busy");
         assert!(open.admit(address(2)).is_some(), "nobody else is concerned");
-        drop((held, busy));
+        drop((held, busy, last));
     }
 
     #[test]
-    fn address_with_the_most_connections_gives_one_up_where_all_have_too_many() {
-        let open = Connections::default();
-        let mut held: Vec<Connection> = (0..ONE_MAX).map(|_| open.admit(address(1)).expect("there is room")).collect();
-        held.extend((ONE_MAX..ALL_MAX).map(|at| open.admit(address(2 + at % 100)).expect("there is room")));
+    fn address_with_the_most_connections_gives_up_an_idle_one_where_all_have_too_many() {
+        let open = Connections::new(None);
+        let first = many(&open, 1, ONE_MAX);
+        let second = many(&open, 2, ONE_MAX - 1);
+        let others: Vec<_> = (0..ALL_MAX - 2 * ONE_MAX + 1)
+            .map(|at| open.admit(address(3 + at % 100)).expect("there is room"))
+            .collect();
         let newest = open.admit(address(200)).expect("one of the first address ends for it");
-        let ends: Vec<usize> = (0..ALL_MAX).filter(|&at| ended(&held[at])).collect();
-        assert_eq!(ends, [0]);
-        drop((held, newest));
-        assert_eq!(open.0.lock().expect("whole").all.len(), 0, "nobody is remembered");
+        assert_eq!((0..ONE_MAX).filter(|&at| ended(&first[at])).collect::<Vec<_>>(), [0]);
+        let busy: Vec<Busy> = first.iter().map(Connection::begin).collect();
+        let next = open.admit(address(201)).expect("all of the first are busy, and one of the second ends for it");
+        assert_eq!((0..ONE_MAX - 1).filter(|&at| ended(&second[at])).collect::<Vec<_>>(), [0]);
+        drop((first, second, others, busy, newest, next));
+        assert_eq!(open.open().all.len(), 0, "nobody is remembered");
+    }
+
+    #[test]
+    fn addresses_of_one_network_count_together_and_few_descriptors_bound_all() {
+        let open = Connections::new(Some(160));
+        let of = |text: &str| text.parse::<IpAddr>().expect("an address");
+        assert_eq!((network(of("2001:db8::1")), network(of("::ffff:10.0.0.1"))), (of("2001:db8::"), of("10.0.0.1")));
+        let held: Vec<_> = (1..=41).map(|n| open.admit(address(n)).expect("an idle one ends for it")).collect();
+        assert_eq!(held.iter().filter(|connection| ended(connection)).count(), 1, "40 are a quarter of 160");
+        open.end_idle(10);
+        assert_eq!(held.iter().filter(|connection| ended(connection)).count(), 10);
+        assert_eq!(open.open().all.len(), 30);
     }
 }

@@ -22,7 +22,8 @@ impl Names {
     /// that the connection came to.
     pub fn answer_to(&self, host: &str, came_to: IpAddr, certificate: Option<&CertificateDer<'_>>) -> bool {
         let Some(name) = without_port(host) else { return false };
-        if let Ok(address) = name.trim_matches(['[', ']']).parse::<IpAddr>() {
+        let bracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+        if let Ok(address) = bracketed.unwrap_or(name).parse::<IpAddr>() {
             let address = address.to_canonical();
             let is_configured = self.0.iter().any(|known| known.parse::<IpAddr>() == Ok(address));
             return address == came_to.to_canonical()
@@ -30,7 +31,7 @@ impl Names {
                 || is_named_by(certificate, &address.to_string());
         }
         // The root's dot ends a name that is whole.
-        let name = name.trim_end_matches('.').to_ascii_lowercase();
+        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
         self.0.contains(&name) || is_named_by(certificate, &name)
     }
 }
@@ -45,7 +46,9 @@ pub fn is_host_name(name: &str) -> bool {
 fn without_port(host: &str) -> Option<&str> {
     let end = if host.starts_with('[') { host.find(']')? + 1 } else { host.find(':').unwrap_or(host.len()) };
     let (name, port) = host.split_at_checked(end)?;
-    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(|digits| digits.parse::<u16>().is_ok());
+    // A port may be empty (RFC 3986 §3.2.3).
+    let is_port = |digits: &str| digits.is_empty() || digits.parse::<u16>().is_ok();
+    let is_port = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
     (is_port && !name.is_empty()).then_some(name)
 }
 
@@ -81,6 +84,7 @@ mod tests {
             "a.wild.example.com:8443",
             "198.51.100.9",
             "[::ffff:10.0.0.1]",
+            "node1:",
         ] {
             assert!(answers(ours), "{ours}");
         }
@@ -101,6 +105,9 @@ mod tests {
             "a.b.wild.example.com",
             "node1 ",
             "*.wild.example.com",
+            "node1..",
+            "10.0.0.1]",
+            "[node1]",
         ] {
             assert!(!answers(other), "{other}");
         }

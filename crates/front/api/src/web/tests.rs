@@ -149,6 +149,20 @@ async fn connection_with_a_request_under_way_ends_for_nobody() {
 }
 
 #[tokio::test]
+async fn requests_that_strangers_never_end_shut_nobody_of_their_address_out() {
+    let node = Node::new().await;
+    let browser = Browser::of(&node);
+    let mut slow = Vec::new();
+    for _ in 0..70 {
+        let mut stream = browser.connect().await.expect("a handshake");
+        let head = "POST /api/v1/session HTTP/1.1\r\nHost: node1\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n{";
+        stream.write_all(head.as_bytes()).await.expect("sends");
+        slow.push(stream);
+    }
+    assert_eq!(browser.page("/").await.status, StatusCode::OK);
+}
+
+#[tokio::test]
 async fn request_for_a_host_that_is_not_the_array_is_refused_unread() {
     let node = Node::new().await;
     node.user("alice", Role::Admin).await;

@@ -86,9 +86,10 @@ impl Control {
 
     /// The portal has these settings; sessions move where they should be now.
     ///
-    /// *Errors*: it is none, or a setting does not fit.
+    /// *Errors*: it is none, a setting does not fit, or sessions there would lose access and it is not forced.
     pub async fn set_portal(&self, address: PortalAddress, request: PortalSettings) -> Result<PortalReport, Refusal> {
-        self.change_portal(address, |address, policy, _| changed(address, policy, &request.settings)).await
+        let consent = Consent::forced(request.force);
+        self.change_portal(address, consent, |address, policy, _| changed(address, policy, &request.settings)).await
     }
 
     /// No session stays there: those that are there are asked to go to other portals, and new ones are sent there. Or it
@@ -96,7 +97,7 @@ impl Control {
     ///
     /// *Errors*: it is none, or there is no other portal to go to.
     pub async fn drain_portal(&self, address: PortalAddress, drained: bool) -> Result<PortalReport, Refusal> {
-        self.change_portal(address, |address, policy, others| {
+        self.change_portal(address, Consent::forced(false), |address, policy, others| {
             let takes =
                 |other: &PortalPolicy| !other.drained && other.role != PortalRole::Front && other.tag == policy.tag;
             if drained && !others.iter().any(takes) {
@@ -120,7 +121,7 @@ impl Control {
     /// *Errors*: the state cannot be written.
     pub async fn set_balance(&self, request: SetBalance) -> Result<Balance, Refusal> {
         let turn = self.turn().await;
-        self.commit_access(&turn, Consent::ALL, |state| state.balance = request.by).await?;
+        self.commit_access(&turn, Consent::forced(false), |state| state.balance = request.by).await?;
         Ok(request.by)
     }
 
@@ -128,6 +129,7 @@ impl Control {
     async fn change_portal(
         &self,
         address: PortalAddress,
+        consent: Consent,
         change: impl FnOnce(SocketAddr, PortalPolicy, &[PortalPolicy]) -> Result<PortalPolicy, Refusal>,
     ) -> Result<PortalReport, Refusal> {
         let turn = self.turn().await;
@@ -136,7 +138,7 @@ impl Control {
         let others = self.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);
         let others: Vec<PortalPolicy> = others.map(|other| state.portal_policy(other)).collect();
         let policy = change(address, state.portal_policy(address), &others)?;
-        self.commit_access(&turn, Consent::ALL, |state| state.set_portal(address, policy.clone())).await?;
+        self.commit_access(&turn, consent, |state| state.set_portal(address, policy.clone())).await?;
         Ok(PortalReport { policy, ..report })
     }
 

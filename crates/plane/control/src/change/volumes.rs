@@ -193,7 +193,9 @@ impl Control {
         request.size.map_or(Ok(()), |size| admit_size(name, size))?;
         match (backend, request.size.map(whole)) {
             (Backend::File { path }, None) => {
-                let size = self.engine.disk(Order::InspectDisk { path: path.clone() }).await?.size;
+                let held = self.engine.disk(Order::InspectDisk { path: path.clone() }).await?.size.bytes();
+                // What lies behind the last whole block is not part of the volume.
+                let size = Size::new(held - held % 4096);
                 admit_size(name, size).map(|()| (size, None))
             }
             (Backend::File { path }, Some(size)) if !Path::new(path).exists() => {
@@ -231,6 +233,9 @@ impl Control {
     async fn make_volume(&self, request: &NewVolume, state: &mut State) -> Result<MadeVolume, Refusal> {
         let name = &request.name;
         let backend = admit_backend(state, request)?;
+        if let Backend::File { path } = &backend {
+            self.admit_not_own(Path::new(path))?;
+        }
         let block_bytes = request.block_bytes.unwrap_or(BLOCK_BYTES);
         if !matches!(block_bytes, 512 | 4096) {
             let message = format!("blocks of {block_bytes} bytes are not possible");

@@ -113,6 +113,11 @@ impl Vault {
         &self.id
     }
 
+    /// The file that holds it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What the keys of pools are made of: says nothing about the node's key, and is the same every time.
     pub fn pools(&self) -> &Secret {
         &self.pools

@@ -5,7 +5,7 @@ use super::{Array, new_host};
 use crate::config::tests::told::visited;
 use crate::config::{ApplyConfig, RestoreConfig};
 use crate::request::{
-    GroupChange, HostChange, NewHost, NewHostGroup, NewTarget, PortalGroupSettings, Removal, Unpresent,
+    GroupChange, HostChange, NewHost, NewHostGroup, NewTarget, PortalGroupSettings, PortalSettings, Removal, Unpresent,
 };
 use model::{PortalGroupTag, Refusal, code};
 
@@ -116,6 +116,29 @@ async fn portal_group_refuses_to_stop_serving_under_a_session() {
     let set = control.set_portal_group(PortalGroupTag(1), standby(false)).await;
     lists(set, "can no longer read or write: portal group 1 stops serving");
     control.set_portal_group(PortalGroupTag(2), standby(false)).await.expect("nobody came through it");
+}
+
+#[tokio::test]
+async fn portal_refuses_another_group_that_its_sessions_see_less_in() {
+    let array = visited().await;
+    let control = &array.control;
+    let portal = control.portals()[0].address;
+    let second = crate::request::NewPortal {
+        address: model::PortalAddress("127.0.0.1:3261".parse().expect("an address")),
+        settings: [("group".to_owned(), "2".to_owned())].into(),
+    };
+    control.add_portal(second).await.expect("a portal");
+    let group = |tag: &str, force| PortalSettings { settings: [("group".to_owned(), tag.to_owned())].into(), force };
+    let standby = [("access".to_owned(), "standby".to_owned())].into();
+    control
+        .set_portal_group(PortalGroupTag(2), PortalGroupSettings { settings: standby, force: false })
+        .await
+        .expect("nobody came through it");
+    let address = model::PortalAddress(portal);
+    let moved = control.set_portal(address, group("2", false)).await;
+    lists(moved, "can no longer read or write: portal group 2 does not serve");
+    control.set_portal(address, group("3", false)).await.expect("it sees the same there");
+    control.set_portal(address, group("2", true)).await.expect("is forced");
 }
 
 #[tokio::test]

@@ -189,7 +189,7 @@ pub(super) fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem
     let pool_missing = pools.iter().any(|pool| pool.state == PoolState::Missing);
     if let Some(health) = disk.health.as_ref().filter(|health| health.is_failing()) {
         let meaning = health.complaints().join(", ");
-        let action = match spoken_for {
+        let action = match spoken_for || pool_missing {
             true => format!("replace it with blockyard disk replace {name} NEW --force"),
             false => format!("do not use it; remove it with blockyard disk remove {name}"),
         };

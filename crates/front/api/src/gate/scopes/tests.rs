@@ -28,7 +28,8 @@ const HARMLESS: [&str; 14] = [
 ];
 
 /// Rows that decide who may use the array.
-const GIVE_ACCESS: [(&Method, &str); 7] = [
+const GIVE_ACCESS: [(&Method, &str); 8] = [
+    (&Method::POST, "/pools/{name}/key"),
     (&Method::POST, "/users"),
     (&Method::PATCH, "/users/{name}"),
     (&Method::DELETE, "/users/{name}"),

@@ -46,3 +46,44 @@ async fn path_that_is_not_offered_takes_an_admin() {
         .await;
     assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
 }
+
+/// A volume on a file of the state would let a host write the users of the array.
+#[tokio::test]
+async fn files_of_the_array_itself_are_nobodys_disk_or_volume() {
+    let node = Node::new().await;
+    node.user("anna", Role::Admin).await;
+    let (anna, plain) = (node.browser_of("anna").await, token(&node, "plain", Role::Admin, &["destroy"]).await);
+    let access = token(&node, "access", Role::Admin, &["access"]).await;
+    let state = node.dir.path().join("state");
+    let linked = node.dir.path().join("linked");
+    std::os::unix::fs::symlink(&state, &linked).expect("a link");
+    let own = [
+        state.join("people.000000000999"),
+        state.join("audit/000000000001.jsonl"),
+        state.join("node.key"),
+        linked.join("state.000000009999"),
+        node.dir.path().join("socket"),
+    ];
+    for path in own {
+        for asker in [&anna, &access] {
+            let volume = json!({ "name": "forge", "size": "1MiB", "backend": { "kind": "file", "path": path } });
+            let disk = json!({ "path": path, "create": "64MiB" });
+            for (row, body) in [("/api/v1/volumes", volume), ("/api/v1/disks", disk)] {
+                let page = asker.ask(Method::POST, row, &body.to_string()).await;
+                assert!(page.text.contains("belongs to the array itself"), "{row} {body}: {}", page.text);
+            }
+        }
+        assert!(
+            path.ends_with("node.key")
+                || path.ends_with("socket")
+                || path.ends_with("000000000001.jsonl")
+                || !path.exists()
+        );
+    }
+    let elsewhere = node.dir.path().join("v.img");
+    let volume = json!({ "name": "v", "size": "1MiB", "backend": { "kind": "file", "path": elsewhere } }).to_string();
+    let page = plain.ask(Method::POST, "/api/v1/volumes", &volume).await;
+    assert!(page.status == StatusCode::FORBIDDEN && page.text.contains("--scope access"), "{}", page.text);
+    let page = access.ask(Method::POST, "/api/v1/volumes", &volume).await;
+    assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
+}

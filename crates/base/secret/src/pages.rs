@@ -1,0 +1,136 @@
+//! The pages that secrets lie in: a few large runs of slots, so that ten thousand hosts take a few megabytes and a few mappings.
+//!
+//! A run is never given back. Its slots are, and are used again.
+
+use memmap2::{Advice, MmapMut};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use zeroize::{Zeroize, Zeroizing};
+
+/// Bytes of a run of slots.
+const RUN_BYTES: usize = 64 << 10;
+/// Sizes of slots. What is longer has pages of its own.
+const SLOT_BYTES: [usize; 2] = [64, 256];
+
+/// Free slots by their sizes. All are zeros.
+static FREE: Mutex<[Vec<&'static mut [u8]>; SLOT_BYTES.len()]> = Mutex::new([const { Vec::new() }; SLOT_BYTES.len()]);
+/// The system has refused to lock pages, or gave none.
+static REFUSED: AtomicBool = AtomicBool::new(false);
+
+/// Where one secret lies.
+pub enum Place {
+    /// A slot of this kind, of which the secret has the first bytes.
+    Slot(&'static mut [u8], usize),
+    /// Pages of its own.
+    Pages(MmapMut, usize),
+    /// Ordinary memory, where the system gives no pages.
+    Heap(Zeroizing<Vec<u8>>),
+}
+
+impl Place {
+    /// A place that holds these bytes.
+    pub fn with(bytes: &[u8]) -> Self {
+        let found = match SLOT_BYTES.iter().position(|size| bytes.len() <= *size) {
+            Some(kind) => slot(kind).map(|slot| Self::Slot(slot, bytes.len())),
+            None => pages(bytes.len()).map(|pages| Self::Pages(pages, bytes.len())),
+        };
+        let Some(mut place) = found else {
+            REFUSED.store(true, Ordering::Relaxed);
+            return Self::Heap(Zeroizing::new(bytes.to_vec()));
+        };
+        place.all_mut().iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        place
+    }
+
+    /// What it holds.
+    pub fn bytes(&self) -> &[u8] {
+        let (all, len) = match self {
+            Self::Slot(slot, len) => (&**slot, *len),
+            Self::Pages(pages, len) => (&**pages, *len),
+            Self::Heap(bytes) => (&***bytes, bytes.len()),
+        };
+        all.get(..len).unwrap_or_default()
+    }
+
+    fn all_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Slot(slot, _) => slot,
+            Self::Pages(pages, _) => pages,
+            Self::Heap(bytes) => bytes,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.all_mut().zeroize();
+        if let Self::Slot(slot, _) = self {
+            let slot: &'static mut [u8] = std::mem::take(slot);
+            let kind = SLOT_BYTES.iter().position(|size| *size == slot.len()).unwrap_or(0);
+            free()[kind].push(slot);
+        }
+    }
+}
+
+/// True when all secrets so far have locked pages; false once the system has refused some (`RLIMIT_MEMLOCK`), or had none.
+#[must_use]
+pub fn all_are_locked() -> bool {
+    !REFUSED.load(Ordering::Relaxed)
+}
+
+fn free() -> MutexGuard<'static, [Vec<&'static mut [u8]>; SLOT_BYTES.len()]> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A free slot of this kind; of a new run where there is none.
+fn slot(kind: usize) -> Option<&'static mut [u8]> {
+    let mut free = free();
+    let free = &mut free[kind];
+    if free.is_empty() {
+        let run: &'static mut MmapMut = Box::leak(Box::new(pages(RUN_BYTES)?));
+        free.extend(run.chunks_exact_mut(SLOT_BYTES[kind]));
+    }
+    free.pop()
+}
+
+/// Pages of zeros that are not dumped, and not swapped as long as the system locks them.
+fn pages(len: usize) -> Option<MmapMut> {
+    let pages = MmapMut::map_anon(len).ok()?;
+    let undumped = pages.advise(Advice::DontDump);
+    let locked = pages.lock();
+    if undumped.and(locked).is_err() {
+        REFUSED.store(true, Ordering::Relaxed);
+    }
+    Some(pages)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mappings() -> usize {
+        std::fs::read_to_string("/proc/self/maps").expect("Linux has it").lines().count()
+    }
+
+    #[test]
+    fn many_secrets_take_few_mappings_and_their_slots_are_used_again() {
+        let before = mappings();
+        let many: Vec<Place> = (0..20_000u32).map(|n| Place::with(&n.to_be_bytes().repeat(5))).collect();
+        assert!(mappings() < before + 100, "{} mappings, {before} before", mappings());
+        assert!(many.iter().zip(0u32..).all(|(place, n)| place.bytes() == n.to_be_bytes().repeat(5)));
+        let at = many.iter().map(|place| place.bytes().as_ptr()).collect::<std::collections::BTreeSet<_>>();
+        assert_eq!(at.len(), many.len(), "each has its own");
+        drop(many);
+        let again = Place::with(b"another secret");
+        assert!(at.contains(&again.bytes().as_ptr()));
+        let Place::Slot(slot, len) = &again else { panic!("it is short") };
+        assert!(slot[*len..].iter().all(|byte| *byte == 0), "nothing is left of what was there");
+    }
+
+    #[test]
+    fn secret_of_any_length_has_a_place() {
+        for len in [0, 1, 64, 65, 256, 257, 100_000] {
+            assert_eq!(Place::with(&vec![7; len]).bytes(), vec![7; len]);
+        }
+    }
+}
