@@ -19,7 +19,7 @@ impl Control {
         let turn = self.turn().await;
         let state = self.state();
         let path = admit_path(&request.path)?;
-        self.admit_not_own(&path)?;
+        admit_not_own(self, &path)?;
         let name = match request.name {
             Some(name) if state.disks.contains_key(&name) => return Err(disk_name_taken(&name)),
             Some(name) => name,
@@ -196,19 +196,18 @@ impl Control {
     }
 }
 
-impl Control {
-    /// Admits a path that is none of the array's own files: hosts would write into its state, its audit or its key.
-    ///
-    /// *Errors*: it leads into the folder of the state, or to the key or the socket, also by a symbolic link.
-    pub(crate) fn admit_not_own(&self, path: &Path) -> Result<(), Refusal> {
-        let real = real(path);
-        let own = [self.settings.state_dir.as_path(), self.settings.socket.as_path(), self.store.key_path()];
-        if !own.iter().any(|own| real.starts_with(self::real(own))) {
-            return Ok(());
-        }
-        let message = format!("{} belongs to the array itself", path.display());
-        Err(Refusal::new(code::PATH_INVALID, message, "choose a path outside of its state folder"))
+/// Admits a path that is none of the array's own files: hosts would write into its state, its audit or its key.
+///
+/// *Errors*: it leads into the folder of the state, or to the key or the socket, also by a symbolic link.
+pub(super) fn admit_not_own(control: &Control, path: &Path) -> Result<(), Refusal> {
+    let there = real(path);
+    let settings = &control.settings;
+    let own = [settings.state_dir.as_path(), settings.socket.as_path(), control.store.key_path()];
+    if !own.into_iter().any(|own| there.starts_with(real(own))) {
+        return Ok(());
     }
+    let message = format!("{} belongs to the array itself", path.display());
+    Err(Refusal::new(code::PATH_INVALID, message, "choose a path outside of its state folder"))
 }
 
 /// Where the path leads, also where nothing is yet: symbolic links of what is there are followed.

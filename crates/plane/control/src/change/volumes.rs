@@ -1,7 +1,7 @@
 //! Volumes: made, grown, deleted.
 
 use crate::Control;
-use crate::change::disks::{admit_path, create_file};
+use crate::change::disks::{admit_not_own, admit_path, create_file};
 use crate::change::pools;
 use crate::control::Turn;
 use crate::control::random;
@@ -234,7 +234,7 @@ impl Control {
         let name = &request.name;
         let backend = admit_backend(state, request)?;
         if let Backend::File { path } = &backend {
-            self.admit_not_own(Path::new(path))?;
+            admit_not_own(self, Path::new(path))?;
         }
         let block_bytes = request.block_bytes.unwrap_or(BLOCK_BYTES);
         if !matches!(block_bytes, 512 | 4096) {
