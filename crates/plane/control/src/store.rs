@@ -206,22 +206,22 @@ impl Store {
         self.write_version(next)
     }
 
-    /// The versions after which hosts could see something else, with their time; oldest first. One that is damaged meanwhile is left out.
+    /// The versions after which hosts could see something else, with their time; oldest first.
+    pub(crate) fn configs(&self) -> Vec<(u64, Timestamp)> {
+        self.current().configs()
+    }
+
+    /// The state of a version that is kept; none where its file is damaged. One at a time: each holds all secrets.
     ///
-    /// *Errors*: the folder cannot be read, or secrets are sealed with another key.
-    pub(crate) fn configs(&self) -> Result<Vec<(u64, Timestamp, State)>, Refusal> {
-        let mut configs = Vec::new();
-        for (number, time) in self.current().configs() {
-            let Found::Whole(_, body) = self.folder.read(STATE, number)? else {
-                tracing::warn!(version = number, "a kept version of the state is damaged");
-                continue;
-            };
-            let mut value = serde_json::from_slice(&body).map_err(|error| damaged(self.folder.path(), &error))?;
-            self.vault.open(&mut value)?;
-            let state = serde_json::from_value(value).map_err(|error| damaged(self.folder.path(), &error))?;
-            configs.push((number, time, state));
-        }
-        Ok(configs)
+    /// *Errors*: it cannot be read, or was sealed with another key.
+    pub(crate) fn config(&self, number: u64) -> Result<Option<State>, Refusal> {
+        let Found::Whole(_, body) = self.folder.read(STATE, number)? else {
+            tracing::warn!(version = number, "a kept version of the state is damaged");
+            return Ok(None);
+        };
+        let mut value = serde_json::from_slice(&body).map_err(|error| damaged(self.folder.path(), &error))?;
+        self.vault.open(&mut value)?;
+        serde_json::from_value(value).map(Some).map_err(|error| damaged(self.folder.path(), &error))
     }
 
     /// The versions that are kept, oldest first.

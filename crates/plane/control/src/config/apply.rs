@@ -279,14 +279,17 @@ impl Control {
         // Before the state is read: what is committed in between makes it another array.
         let fingerprint = self.store.version().to_string();
         let state = self.state();
-        let kept = self.store.configs()?;
-        let past = |(version, time, then): (u64, Timestamp, State)| {
-            let told = access_steps(&state, &state.with_access_of(&then), &sessions);
+        let past = |version: u64, time: Timestamp, then: &State| {
+            let told = access_steps(&state, &state.with_access_of(then), &sessions);
             let present = state.access_part() == then.access_part();
             let sessions = u32::try_from(told.sessions.len()).unwrap_or(u32::MAX);
             PastConfig { version, time, present, steps: told.steps, sessions, fingerprint: fingerprint.clone() }
         };
-        Ok(kept.into_iter().rev().map(past).collect())
+        let mut told = Vec::new();
+        for (version, time) in self.store.configs().into_iter().rev() {
+            told.extend(self.store.config(version)?.map(|then| past(version, time, &then)));
+        }
+        Ok(told)
     }
 
     /// Hosts, groups, targets, presentations, portals' settings and proofs are as they were in this version, as far as the
@@ -299,7 +302,8 @@ impl Control {
         let sessions = self.sessions().await?;
         let volumes: BTreeSet<VolumeId> = self.volumes().await?.into_iter().map(|volume| volume.id).collect();
         let turn = self.turn().await;
-        let then = self.store.configs()?.into_iter().find(|(number, _, _)| *number == version).map(|(_, _, then)| then);
+        let is_kept = self.store.configs().iter().any(|(number, _)| *number == version);
+        let then = if is_kept { self.store.config(version)? } else { None };
         let then = then.ok_or_else(|| {
             let message = format!("configuration {version} is not kept");
             Refusal::new(code::CONFIG_UNKNOWN, message, "see blockyard config list")

@@ -34,6 +34,9 @@ pub struct Folder {
     opened: [(u64, u64); 3],
 }
 
+/// ENOMEM, ENFILE and EMFILE.
+const SHORTAGES: [i32; 3] = [12, 23, 24];
+
 /// A file that is there.
 pub enum Found {
     /// It is as it was written.
@@ -125,6 +128,11 @@ impl Folder {
         let read = File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
         match read {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Err(unwritable(&path, &error)),
+            // The system is short of something; the file may be whole.
+            Err(error) if SHORTAGES.contains(&error.raw_os_error().unwrap_or_default()) => {
+                let message = format!("{} cannot be read: {error}", path.display());
+                return Err(Refusal::new(code::IO_FAILED, message, "free memory and close files, then try again"));
+            }
             Err(error) => return Ok(Found::Damaged(format!("it cannot be read: {error}"))),
             Ok(_) => {}
         }
