@@ -2,56 +2,47 @@
 //!
 //! *Source*: RFC 6238 with SHA-1, six digits and steps of 30 s, which is what every app speaks; RFC 4226 §5.3; RFC 4648 §6.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha1::Sha1;
 use subtle::ConstantTimeEq;
+use totp_rs::{Builder, Secret, Totp};
 
 /// Bytes of a secret. RFC 4226 §4 recommends 160 bits.
 pub const SECRET_BYTES: usize = 20;
 const STEP_SECONDS: u64 = 30;
-const DIGITS: u32 = 6;
+const DIGITS: u8 = 6;
 /// A clock that is off by a step is forgiven.
 const STEPS_OFF: u64 = 1;
 
 /// The step whose number `typed` is, near `unix`; none when it is none of them, or none after `last`, which was used already.
 pub fn step_of(secret: &[u8], typed: &str, unix: u64, last: Option<u64>) -> Option<u64> {
     let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
-    let now = unix / STEP_SECONDS;
+    let (now, totp) = (unix / STEP_SECONDS, totp(secret, DIGITS));
     let near = now.saturating_sub(STEPS_OFF)..=now + STEPS_OFF;
     near.filter(|step| last.is_none_or(|last| *step > last))
-        .find(|step| number(secret, *step, DIGITS).as_bytes().ct_eq(typed.as_bytes()).into())
+        .find(|step| number(&totp, step * STEP_SECONDS).as_bytes().ct_eq(typed.as_bytes()).into())
+}
+
+fn totp(secret: &[u8], digits: u8) -> Totp {
+    Builder::new()
+        .with_secret(secret.to_vec())
+        .with_digits(digits)
+        .with_step_duration(STEP_SECONDS)
+        .build_noncompliant()
+}
+
+fn number(totp: &Totp, unix: u64) -> String {
+    totp.generate(unix).to_string()
 }
 
 /// What an app shows at this time.
 #[cfg(test)]
 pub fn shown(secret: &[u8], unix: u64) -> String {
-    number(secret, unix / STEP_SECONDS, DIGITS)
-}
-
-fn number(secret: &[u8], step: u64, digits: u32) -> String {
-    let mut mac = Hmac::<Sha1>::new_from_slice(secret).expect("a key of any length");
-    mac.update(&step.to_be_bytes());
-    let digest: [u8; 20] = mac.finalize().into_bytes().into();
-    // RFC 4226 §5.3: the low half of the last byte says where to look.
-    let at = usize::from(digest[19] & 0x0f);
-    let four = [digest[at] & 0x7f, digest[at + 1], digest[at + 2], digest[at + 3]];
-    let width = digits as usize;
-    format!("{:0width$}", u32::from_be_bytes(four) % 10_u32.pow(digits))
+    number(&totp(secret, DIGITS), unix)
 }
 
 /// The bytes of a secret as people type it.
 #[cfg(test)]
 pub fn from_base32(text: &str) -> Option<Vec<u8>> {
-    let bits: Option<Vec<u8>> = text
-        .bytes()
-        .map(|letter| match letter {
-            b'A'..=b'Z' => Some(letter - b'A'),
-            b'2'..=b'7' => Some(letter - b'2' + 26),
-            _ => None,
-        })
-        .collect();
-    let bits: Vec<u8> = bits?.into_iter().flat_map(|value| (0..5).rev().map(move |at| value >> at & 1)).collect();
-    Some(bits.chunks_exact(8).map(|byte| byte.iter().fold(0, |all, bit| all << 1 | bit)).collect())
+    Secret::try_from_base32(text).ok().map(|secret| secret.as_ref().to_vec())
 }
 
 /// What an app reads from a picture or takes by hand.
@@ -64,10 +55,7 @@ pub fn link(secret: &[u8], user: &str, node: &str) -> String {
 
 /// Base32 without its padding.
 pub fn base32(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-    let bit = |at: usize| bytes.get(at / 8).is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1);
-    let letter = |n: usize| (0..5).fold(0, |value, at| value << 1 | usize::from(bit(n * 5 + at)));
-    (0..(bytes.len() * 8).div_ceil(5)).map(|n| char::from(LETTERS[letter(n)])).collect()
+    Secret::from(bytes.to_vec()).to_base32()
 }
 
 #[cfg(test)]
@@ -86,7 +74,7 @@ mod tests {
             (2_000_000_000, "69279037"),
             (20_000_000_000, "65353130"),
         ] {
-            assert_eq!(number(SECRET, unix / STEP_SECONDS, 8), expected);
+            assert_eq!(number(&totp(SECRET, 8), unix), expected);
             assert_eq!(shown(SECRET, unix), expected[2..]);
         }
     }
@@ -96,7 +84,7 @@ mod tests {
         let expected =
             ["755224", "287082", "359152", "969429", "338314", "254676", "287922", "162583", "399871", "520489"];
         for (step, expected) in expected.iter().enumerate() {
-            assert_eq!(number(SECRET, step as u64, 6), *expected);
+            assert_eq!(shown(SECRET, step as u64 * STEP_SECONDS), *expected);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::figure::Measure;
 use crate::run::Run;
-use std::fmt::Write;
+use csv::{Terminator, WriterBuilder};
 
 /// A line for each point and round: the labels, the round, what was counted, and every measure in its unit.
 pub fn samples(run: &Run) -> String {
@@ -13,7 +13,9 @@ pub fn samples(run: &Run) -> String {
         unit => format!("{measure} ({unit})"),
     });
     let head = axes.iter().copied().chain(counted).chain(measures.iter().map(String::as_str));
-    let mut text = line(head.map(str::to_owned));
+    let mut lines = WriterBuilder::new().terminator(Terminator::CRLF).from_writer(Vec::new());
+    let whole = "memory takes every record of one length";
+    lines.write_record(head).expect(whole);
     for measured in &run.points {
         for (round, sample) in measured.samples.iter().enumerate() {
             let labels = axes.iter().map(|axis| measured.labels.get(*axis).cloned().unwrap_or_default());
@@ -23,19 +25,8 @@ pub fn samples(run: &Run) -> String {
                 [(round + 1).to_string(), sample.seconds.to_string()].into_iter().chain(counts.map(|n| n.to_string()));
             let values = Measure::ALL.iter().map(|measure| measure.of(&measured.point, sample));
             let values = values.map(|value| value.map(|value| value.to_string()).unwrap_or_default());
-            text.push_str(&line(labels.chain(counts).chain(values)));
+            lines.write_record(labels.chain(counts).chain(values)).expect(whole);
         }
     }
-    text
-}
-
-fn line(fields: impl Iterator<Item = String>) -> String {
-    let mut line = String::new();
-    for (index, field) in fields.enumerate() {
-        let comma = if index > 0 { "," } else { "" };
-        let quoted = field.contains([',', '"', '\n', '\r']);
-        let field = if quoted { format!("\"{}\"", field.replace('"', "\"\"")) } else { field };
-        write!(line, "{comma}{field}").expect("a String takes everything");
-    }
-    line + "\r\n"
+    String::from_utf8(lines.into_inner().expect(whole)).expect("of text comes text")
 }
