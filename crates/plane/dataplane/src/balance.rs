@@ -1,6 +1,6 @@
 //! Which data portal a session is sent to, and which sessions should move when portals come and go.
 
-use crate::registry::NexusName;
+use crate::nexus::NexusName;
 use model::Balance;
 use shard::Time;
 use std::cmp::Reverse;

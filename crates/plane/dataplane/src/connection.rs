@@ -13,7 +13,8 @@ mod mtu;
 mod paths;
 mod refusal;
 
-use crate::registry::{LoginPlace, Notice, ProofTurn, SessionId};
+use crate::nexus::SessionId;
+use crate::registry::{LoginPlace, Notice, ProofTurn};
 use crate::seat::Seat;
 use crate::session::{Ends, Session};
 use crate::unit::{self, Done, Ran};
@@ -21,7 +22,6 @@ use iscsi::target::{self, Event, TargetRecord};
 use iscsi::{CloseReason, LoginQuestion};
 use management::Managed;
 use model::{CommandWindow, RefusedWhy};
-pub use paths::Joiner;
 use paths::Path;
 use shard::mailbox::{self, Receiver, Sender};
 use shard::time::Sleep;

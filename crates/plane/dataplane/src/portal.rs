@@ -71,6 +71,13 @@ fn deal<W: World>(seat: &Rc<Seat<W>>, stream: W::Stream, place: LoginPlace, next
     if home == seat.index {
         seat.world.spawn(crate::connection::serve(seat.clone(), stream, place));
     } else {
-        seat.post(home, Letter::Adopt(stream.into_handle(), place));
+        let handle = stream.into_handle();
+        seat.post(
+            home,
+            Letter::Run(Box::new(move |seat: Rc<Seat<W>>| match seat.world.adopt_stream(handle) {
+                Ok(stream) => seat.world.spawn(crate::connection::serve(seat.clone(), stream, place)),
+                Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
+            })),
+        );
     }
 }

@@ -4,7 +4,7 @@
 mod recorder;
 mod tape;
 
-use crate::registry::SessionId;
+use crate::nexus::SessionId;
 use model::Network;
 pub use recorder::Recorder;
 use std::net::IpAddr;

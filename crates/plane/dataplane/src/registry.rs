@@ -2,16 +2,15 @@
 
 use crate::access::canonical;
 use crate::balance::{Balancer, Candidate, Counted, surplus};
-use crate::connection::Joiner;
 use crate::guesses::{Guesses, Penalty};
+use crate::joiner::Joiner;
 use crate::latency::Latencies;
 use crate::limits::Limits;
 use crate::logins::{Bounds, Logins};
+use crate::nexus::{NexusName, SessionId};
 use crate::recording::Tape;
 use iscsi::chap::Authentication;
-use iscsi::pdu::Isid;
 use iscsi::target::Standing;
-use iscsi::{IscsiName, SessionType};
 use model::{Balance, CommandWindow, ConnectionReport, ConnectionState, RefusedLogin};
 use shard::Time;
 use shard::mailbox::{Receiver, Sender};
@@ -20,30 +19,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// One I_T nexus of this daemon's life: a number that is never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionId(pub u64);
-
-/// What makes two sessions the same nexus: RFC 7143 §4.2.4 (the SSID without the target's half) and the target.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct NexusName {
-    /// The initiator's name, normalised.
-    pub initiator: String,
-    /// The initiator's part of the session identifier.
-    pub isid: [u8; 6],
-    /// The target's name; empty for a discovery session.
-    pub target: String,
-}
-
-impl NexusName {
-    /// The nexus of a session that this initiator has, or asks for.
-    #[must_use]
-    pub fn of(initiator: &IscsiName, isid: Isid, kind: SessionType, target: Option<&IscsiName>) -> Self {
-        let target = target.filter(|_| kind == SessionType::Normal).map(IscsiName::as_str).unwrap_or_default();
-        Self { initiator: initiator.as_str().to_owned(), isid: isid.0, target: target.to_owned() }
-    }
-}
 
 /// What a session counts; read by whoever reports, written by its connection alone.
 #[derive(Default)]

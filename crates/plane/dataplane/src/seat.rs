@@ -1,21 +1,20 @@
 //! One shard of the data plane: what lives on it, and how it is spoken to.
 
 use crate::access::{AccessView, LunMap};
-use crate::connection;
 use crate::events::Events;
 use crate::limits::Limits;
 use crate::overlay::Room;
 use crate::pool::OpenPool;
 use crate::reach::Units;
 use crate::recording::Recordings;
-use crate::registry::{LoginPlace, Registry};
+use crate::registry::Registry;
 use crate::repeats::Repeats;
 use crate::turns::Turns;
 use crate::unit::{self, Done, Ran, TraceRoom, Unit};
 use cache::CacheShard;
 use model::{EventCode, Host, Name, Raised, Subject, Target, Timestamp, VolumeId, event};
 use shard::mailbox::{self, Receiver, Sender};
-use shard::{StreamHandle, StreamOptions, World};
+use shard::{StreamOptions, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,8 +24,6 @@ use std::task::{Context, Waker};
 
 /// What comes to a shard from other shards.
 pub enum Letter<W: World> {
-    /// A connection was dealt to this shard.
-    Adopt(StreamHandle, LoginPlace),
     /// A command for a unit at home here, from a session that lives elsewhere.
     Execute(Errand),
     /// Anything rare: run this here.
@@ -247,10 +244,6 @@ impl<W: World> Seat<W> {
             match letter {
                 Letter::Run(work) => work(self.clone()),
                 Letter::Execute(errand) => self.run_errand(errand),
-                Letter::Adopt(handle, place) => match self.world.adopt_stream(handle) {
-                    Ok(stream) => self.world.spawn(connection::serve(self.clone(), stream, place)),
-                    Err(error) => tracing::warn!(%error, "a connection could not be taken over"),
-                },
             }
         }
     }

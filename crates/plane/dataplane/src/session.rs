@@ -2,8 +2,9 @@
 
 use crate::access::{LunEntry, LunMap, target_port};
 use crate::hidden;
+use crate::nexus::{NexusName, SessionId};
 use crate::reach::Reach;
-use crate::registry::{Counters, Entry, NexusName, Notice, SessionId};
+use crate::registry::{Counters, Entry, Notice};
 use crate::replaced::Replaced;
 use crate::seat::{Letter, Seat};
 use iscsi::{CloseReason, Negotiated, SessionType};

@@ -5,7 +5,7 @@
 //! Of several busy sessions each has something to do while the other side works on another, and answering in parts only costs more turns.
 //! There it matters that a session with much to do lets the others in soon: its turn is bounded in time, in PDUs and in bytes.
 
-use crate::registry::SessionId;
+use crate::nexus::SessionId;
 use shard::Time;
 use std::cell::Cell;
 use std::time::Duration;

@@ -3,8 +3,9 @@
 use super::Conductor;
 use crate::access::{Place, canonical};
 use crate::links::Links;
+use crate::nexus::SessionId;
 use crate::portal::OpenPortal;
-use crate::registry::{Entry, Notice, SessionId};
+use crate::registry::{Entry, Notice};
 use model::{PortalReport, PortalState, Refusal, code};
 use shard::World;
 use std::collections::BTreeSet;

@@ -2,7 +2,8 @@
 
 use super::Conductor;
 use crate::access::AccessView;
-use crate::registry::{Entry, NexusName};
+use crate::nexus::NexusName;
+use crate::registry::Entry;
 use crate::session::isid_text;
 use crate::unit;
 use model::{

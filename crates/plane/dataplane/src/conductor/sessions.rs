@@ -1,8 +1,9 @@
 //! One session: how it is, and its end.
 
 use super::{Conductor, engine_gone, questions};
+use crate::nexus::SessionId;
 use crate::recording::{Scope, Tape};
-use crate::registry::{Entry, Notice, SessionId};
+use crate::registry::{Entry, Notice};
 use futures_util::future::{Either, select};
 use model::{
     CommandWindow, LatencyReport, Recordable, Recordings, Refusal, SessionDetail, SessionEnd, VolumeName, code,

@@ -2,7 +2,7 @@
 
 use super::{Connection, TargetRecord};
 use crate::access::Place;
-use crate::registry::NexusName;
+use crate::nexus::NexusName;
 use crate::session::Session;
 use crate::unit::{Done, Ran, Unit};
 use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};

@@ -2,7 +2,8 @@
 
 use super::Connection;
 use crate::access::LunEntry;
-use crate::registry::{Entry, Notice, SessionId};
+use crate::nexus::SessionId;
+use crate::registry::{Entry, Notice};
 use crate::seat::{Seat, begin};
 use crate::unit::{Done, Ran, Unit};
 use futures_util::future::join_all;

@@ -3,16 +3,17 @@
 use super::gate::UnitGate;
 use super::{Connection, Progress};
 use crate::access::canonical;
+use crate::joiner::Joiner;
 use crate::recording::{Recorder, Tape};
 use crate::registry::{Notice, is_at};
 use crate::seat::Seat;
 use crate::session::Ends;
 use crate::turns::Turn;
 use crate::unit::{Done, Ran, Unit};
-use iscsi::target::{ConnectionFacts, Joining};
+use iscsi::target::ConnectionFacts;
 use iscsi::{Gathered, Negotiated, shorten};
 use model::{ConnectionReport, ConnectionState, WireEnds};
-use shard::{Stream, StreamHandle, Time, World};
+use shard::{Stream, Time, World};
 use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -27,13 +28,6 @@ pub(super) struct Path<W: World> {
     has_more: bool,
     /// The size of packets that was told of last.
     pub(super) told_mtu_bytes: Option<u32>,
-}
-
-/// A connection that has logged in, on its way to the session that it joins.
-pub struct Joiner {
-    joining: Joining,
-    stream: StreamHandle,
-    recorders: Vec<Recorder>,
 }
 
 impl<W: World> Path<W> {

@@ -164,8 +164,8 @@ fn copy(slices: &[IoSlice<'_>], from: usize, to: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nexus::SessionId;
     use crate::recording::Scope;
-    use crate::registry::SessionId;
     use futures_util::FutureExt;
     use std::time::Duration;
 

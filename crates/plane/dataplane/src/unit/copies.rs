@@ -1,6 +1,6 @@
 //! Third-party copy: which units a session may copy between, and how they are asked where they have their homes.
 
-use crate::registry::SessionId;
+use crate::nexus::SessionId;
 use crate::seat::Seat;
 use crate::unit::{Unit, identity};
 use block::{BlockDevice, Extent, Geometry, Lba, Rope, Run, View};

@@ -2,7 +2,7 @@
 
 use super::{Unit, reports};
 use crate::array::{Disk, Group};
-use crate::registry::NexusName;
+use crate::nexus::NexusName;
 use crate::seat::Seat;
 use model::{
     Refusal, RegistrationReport, ReservationKind, ReservationReport, ReservationRole, SessionReservation, Subject,
