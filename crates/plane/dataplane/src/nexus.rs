@@ -26,3 +26,8 @@ impl NexusName {
         Self { initiator: initiator.as_str().to_owned(), isid: isid.0, target: target.to_owned() }
     }
 }
+
+/// An ISID as it is shown: hexadecimal digits.
+pub fn isid_text(isid: [u8; 6]) -> String {
+    isid.iter().map(|byte| format!("{byte:02x}")).collect()
+}

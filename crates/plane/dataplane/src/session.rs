@@ -321,11 +321,6 @@ impl<W: World> Session<W> {
     }
 }
 
-/// An ISID as it is shown: hexadecimal digits.
-pub fn isid_text(isid: [u8; 6]) -> String {
-    isid.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 /// The negotiated keys of RFC 7143 §13, for people.
 fn describe(facts: &Negotiated) -> BTreeMap<String, String> {
     let yes = |value: bool| if value { "Yes" } else { "No" }.to_owned();

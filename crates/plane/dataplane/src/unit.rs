@@ -9,6 +9,7 @@ mod sanitize;
 mod standing;
 mod store;
 mod trace;
+mod units;
 
 pub use alone::{close_alone, open_alone, resize_alone};
 use copies::Neighbourhood;
@@ -22,6 +23,7 @@ pub use standing::Place;
 pub use store::Store;
 pub use trace::TraceRoom;
 use trace::{Ended, Tracer};
+pub use units::Units;
 
 use crate::latency::Latencies;
 use crate::repeats::Repeats;

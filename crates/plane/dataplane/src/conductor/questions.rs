@@ -3,8 +3,8 @@
 use super::Conductor;
 use crate::access::AccessView;
 use crate::nexus::NexusName;
+use crate::nexus::isid_text;
 use crate::registry::Entry;
-use crate::session::isid_text;
 use crate::unit;
 use model::{
     Activity, ConnectionState, EngineReport, Order, PortalReport, PortalState, Refusal, Report, SessionActivity,

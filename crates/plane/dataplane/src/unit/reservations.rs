@@ -180,7 +180,7 @@ fn registration_report(registration: RegistrationStatus) -> RegistrationReport {
 }
 
 fn isid_of(initiator: &InitiatorPort) -> String {
-    crate::session::isid_text(initiator.isid)
+    crate::nexus::isid_text(initiator.isid)
 }
 
 fn kind_of(kind: ReservationType) -> ReservationKind {

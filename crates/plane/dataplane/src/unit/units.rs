@@ -1,0 +1,38 @@
+//! The units of one shard.
+
+use super::Unit;
+use model::VolumeId;
+use shard::World;
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The units at home on one shard.
+pub struct Units<W: World> {
+    map: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
+    changes: Cell<u64>,
+}
+
+impl<W: World> Default for Units<W> {
+    fn default() -> Self {
+        Self { map: RefCell::default(), changes: Cell::new(0) }
+    }
+}
+
+impl<W: World> Units<W> {
+    /// All of them.
+    pub fn borrow(&self) -> Ref<'_, BTreeMap<VolumeId, Rc<Unit<W>>>> {
+        self.map.borrow()
+    }
+
+    /// All of them, to be changed: whoever knows one looks again.
+    pub fn borrow_mut(&self) -> RefMut<'_, BTreeMap<VolumeId, Rc<Unit<W>>>> {
+        self.changes.set(self.changes.get() + 1);
+        self.map.borrow_mut()
+    }
+
+    /// How often they were changed: a unit that was looked up is known as long as this stays.
+    pub fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+}
