@@ -1,15 +1,15 @@
 //! The one place that changes the desired state.
 
-use crate::change::spares::Vigil;
-use crate::devices::Machine;
 use crate::event_log::EventLog;
-use crate::health::Health;
-use crate::impact::Consent;
-use crate::isns::Registration;
 use crate::live::Live;
 use crate::lun_memory::Replaced;
-use crate::noticed::Noticed;
-use crate::refused::Written;
+use crate::machine::Machine;
+use crate::parts::Consent;
+use crate::parts::Health;
+use crate::parts::Noticed;
+use crate::parts::Registration;
+use crate::parts::Vigil;
+use crate::parts::Written;
 use crate::state::{DiskRecord, PoolRecord, ReadOnlyRecord};
 use crate::{AuditHead, Engine, Settings, State, Store};
 use model::{
@@ -40,7 +40,7 @@ pub struct Control {
     /// What disks say of their health.
     pub(crate) health: Health,
     /// How much memory there is, and what is used.
-    pub(crate) memory: crate::memory::Memory,
+    pub(crate) memory: crate::parts::Memory,
     /// What parts of the daemon beside the data plane find wrong.
     pub(crate) noticed: Noticed,
     /// Who watches what happens just now.
@@ -254,21 +254,4 @@ impl State {
             )
         })
     }
-}
-
-/// Ready when answers that are long in coming had better end, and what was begun for others is to be taken back.
-pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A control plane that is gone stops, too.
-    let _ = stopping.wait_for(|stopping| *stopping).await;
-}
-
-/// Bytes that nobody can predict.
-///
-/// *Errors*: the operating system has none to give.
-pub fn random<const N: usize>() -> Result<[u8; N], Refusal> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| {
-        Refusal::new(code::IO_FAILED, format!("the system gives no random numbers: {error}"), "repair the system")
-    })?;
-    Ok(bytes)
 }

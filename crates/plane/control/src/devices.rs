@@ -3,14 +3,10 @@
 //! The kernel says what is there and who uses it; the data plane looks into those that nobody uses, exclusively and without writing.
 //! What is not surely free is not offered.
 
-mod machine;
-
-pub(crate) use machine::Machine;
-
 use crate::change::disks::admit_path;
 use crate::change::medium::Medium;
+pub(crate) use crate::machine::Found;
 use crate::{Control, Engine};
-pub(crate) use machine::Found;
 use model::{BlockDeviceReport, BlockDeviceState, Label, Order, Refusal, Size, code};
 use std::path::Path;
 use std::time::Duration;

@@ -143,7 +143,7 @@ impl Fake {
     }
 
     fn raise(&mut self, code: EventCode, subject: Subject, sentence: String) {
-        self.raised.push(Raised::new(crate::steward::now(), code, subject, sentence));
+        self.raised.push(Raised::new(crate::system::now(), code, subject, sentence));
     }
 
     /// Whoever asks what has happened hears it.

@@ -5,15 +5,14 @@
 pub(crate) mod smart;
 
 use crate::Control;
-use crate::steward::now;
+use crate::system::now;
 use model::{DiskHealth, DiskName, Refusal, Subject, event};
-use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
@@ -28,16 +27,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The most that is read of an answer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// What is known of the health of disks.
-#[derive(Default)]
-pub(crate) struct Health(Mutex<BTreeMap<DiskName, DiskHealth>>);
-
-impl Health {
-    pub(crate) fn of(&self, disk: &DiskName) -> Option<DiskHealth> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
-    }
-}
-
 impl Control {
     /// Asks disks for their health until the daemon stops.
     pub async fn watch_health(self: Arc<Self>) {
@@ -46,7 +35,7 @@ impl Control {
         loop {
             tokio::select! {
                 () = sleep(wait) => {}
-                () = crate::control::stopped(&mut stopping) => return,
+                () = crate::system::stopped(&mut stopping) => return,
             }
             wait = ROUND;
             self.look_at_health(&program()).await;

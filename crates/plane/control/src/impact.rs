@@ -7,6 +7,7 @@ use crate::Control;
 use crate::control::Turn;
 use crate::lun_memory::Replaced;
 use crate::owners::Owners;
+use crate::parts::Consent;
 use crate::state::{PresentationRecord, State};
 use model::{Name, Order, Refusal, SessionKind, SessionLoss, SessionReport, VolumeId, code, first_few, is_shown_in};
 use std::collections::BTreeMap;
@@ -18,27 +19,6 @@ const LISTED_MAX: usize = 256;
 const NAMED_MAX: usize = 3;
 /// The most volumes that are named for one session.
 const VOLUMES_MAX: usize = 4;
-
-/// What the operator who asks for a change has confirmed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Consent {
-    /// True when sessions may end or lose access.
-    pub disruption: bool,
-    /// True when a LUN that hosts know as one volume may become another.
-    pub luns: bool,
-    /// The option that confirms the first.
-    pub option: &'static str,
-}
-
-impl Consent {
-    /// Whatever it costs: what the array does by itself, and what takes back.
-    pub(crate) const ALL: Self = Self { disruption: true, luns: true, option: "" };
-
-    /// Sessions may lose something when it is forced.
-    pub(crate) fn forced(force: bool) -> Self {
-        Self { disruption: force, luns: false, option: "--force" }
-    }
-}
 
 impl Control {
     /// Admits the change of access from one state to the next; the numbers that become other volumes.

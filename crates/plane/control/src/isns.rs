@@ -11,14 +11,14 @@ mod wanted;
 pub use duplicates::RENAME_TARGET;
 
 use crate::Control;
-use crate::control::stopped;
+use crate::parts::Shown;
 use crate::request::SetIsns;
+use crate::system::stopped;
 use isns::{Entity, Request, Status, Tag};
 use model::{Finding, IsnsReport, IsnsServer, IsnsState, Refusal, Subject, SubjectKind, event};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use wanted::Wanted;
 
@@ -30,21 +30,6 @@ const RETRY: Duration = Duration::from_secs(30);
 const PERIOD: Duration = Duration::from_secs(180);
 /// The shortest time between two signs of life.
 const REFRESH_MIN: Duration = Duration::from_secs(10);
-
-/// How the registration is, for whoever asks.
-#[derive(Default)]
-pub(crate) struct Registration {
-    shown: Mutex<Shown>,
-    changed: Notify,
-}
-
-#[derive(Clone, Default)]
-struct Shown {
-    state: IsnsState,
-    entity: Option<Entity>,
-    /// How many names the server was asked for that another array may have, too, or why it was not.
-    looked: Option<Result<usize, String>>,
-}
 
 impl Control {
     /// How the registration is.
@@ -101,17 +86,6 @@ impl Control {
             }
         }
         registrar.take_back().await;
-    }
-}
-
-impl Registration {
-    /// Whoever registers looks at what is wanted.
-    pub(crate) fn look_again(&self) {
-        self.changed.notify_one();
-    }
-
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -191,7 +165,7 @@ impl Registrar {
         match told {
             Ok(()) => {
                 self.due = Instant::now() + (self.period / 3).max(REFRESH_MIN);
-                self.show(IsnsState::Registered { heard: crate::steward::now() });
+                self.show(IsnsState::Registered { heard: crate::system::now() });
                 if !matches!(was, IsnsState::Registered { .. }) {
                     let sentence = format!("targets are registered with iSNS server {server}");
                     self.control.raise(event::ISNS_REGISTERED, subject, sentence);

@@ -74,7 +74,7 @@ impl Control {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                () = crate::control::stopped(&mut stopping) => return,
+                () = crate::system::stopped(&mut stopping) => return,
             }
             // One receiver is ours, kept for those to come.
             if sender.receiver_count() <= 1 && before.is_some() {
@@ -88,7 +88,7 @@ impl Control {
                 Ok(now) => {
                     if let Some(before) = &before {
                         let looks = (&before.activity, &now.activity);
-                        let moment = Moment::between(crate::steward::now(), now.at - before.at, looks, &now.pools);
+                        let moment = Moment::between(crate::system::now(), now.at - before.at, looks, &now.pools);
                         sender.send_replace(Some(Ok(Arc::new(moment))));
                     }
                     before = Some(now);

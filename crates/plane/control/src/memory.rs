@@ -10,7 +10,7 @@ pub use found::Found;
 
 use crate::Control;
 use model::{MemoryReport, Order, Problem, Refusal, Severity, Size, Subject, SubjectKind, code, event};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use strain::Strain;
 use tokio::time::sleep;
@@ -19,10 +19,6 @@ use tokio::time::sleep;
 const ROUND: Duration = Duration::from_secs(2);
 /// A read cache is never smaller than this part of what it may be.
 const SMALLEST_PART: u64 = 16;
-
-/// How the daemon's memory was found and is used; nothing before [`Control::watch_memory`].
-#[derive(Default)]
-pub(crate) struct Memory(Mutex<Option<MemoryReport>>);
 
 impl Control {
     /// What is known of the daemon's memory.

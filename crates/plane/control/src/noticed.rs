@@ -4,25 +4,6 @@
 
 use crate::Control;
 use model::{EventCode, Problem, Subject};
-use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-pub(crate) type Known = BTreeMap<(EventCode, Subject), Problem>;
-
-/// What is wrong now.
-#[derive(Default)]
-pub(crate) struct Noticed(Mutex<Known>);
-
-impl Noticed {
-    /// Everything that is wrong now.
-    pub(crate) fn all(&self) -> Known {
-        self.known().clone()
-    }
-
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Control {
     /// This is wrong from now on, until [`Control::settle`] ends it. It is an event when it begins.

@@ -3,8 +3,8 @@
 
 mod pcapng;
 
-use crate::control::stopped;
 use crate::request::Record;
+use crate::system::stopped;
 use crate::{Control, Engine};
 use model::{Order, Recordable, Recordings, Refusal};
 use pcapng::Pcapng;

@@ -4,28 +4,12 @@
 //! and when the daemon stops. A daemon that is killed forgets what happened in the last [`EVERY`].
 
 use crate::Control;
+use crate::parts::Written;
 use model::{Order, Refusal, RefusedLogin, code};
-use std::time::Duration;
 use tokio::time::Instant;
 
 /// The document that it stands in.
 const DOCUMENT: &str = "refused-logins";
-
-/// How often it is written at most.
-const EVERY: Duration = Duration::from_secs(60);
-
-/// What was written down, and when somebody looked whether there is more.
-#[derive(Default)]
-pub(crate) struct Written {
-    logins: Vec<RefusedLogin>,
-    looked: Option<Instant>,
-}
-
-impl Written {
-    fn is_due(&self, now: Instant) -> bool {
-        self.looked.is_none_or(|looked| now.duration_since(looked) >= EVERY)
-    }
-}
 
 impl Control {
     /// The data plane knows who was not let in before it was started. What cannot be read is forgotten.
@@ -83,12 +67,13 @@ fn unreadable(error: &serde_json::Error) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn who_knocks_without_end_is_written_down_now_and_then() {
         let now = Instant::now();
         assert!(Written::default().is_due(now));
         let written = Written { logins: Vec::new(), looked: Some(now) };
-        assert!(!written.is_due(now + Duration::from_secs(59)) && written.is_due(now + EVERY));
+        assert!(!written.is_due(now + Duration::from_secs(59)) && written.is_due(now + Duration::from_secs(60)));
     }
 }

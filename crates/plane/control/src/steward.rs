@@ -1,5 +1,6 @@
 //! What is done without being asked: events are written down, and lost members are seen to.
 
+use crate::system::now;
 use crate::verdict::of_stalled;
 use crate::{Control, Wanted};
 use model::{
@@ -8,7 +9,7 @@ use model::{
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How often everything is looked at when nothing happens.
@@ -213,13 +214,6 @@ impl Clock {
             || format!("the system's clock was set {way} by {seconds} seconds, to {}; {consequence}", later.wall);
         (seconds > STEP_SECONDS).then(sentence)
     }
-}
-
-/// What the system's clock says.
-#[must_use]
-pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    Timestamp::from_unix(since.map_or(0, |since| since.as_secs()))
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ pub use hold::StateReport;
 pub use sheet::AuditHead;
 
 use crate::State;
-use crate::control::random;
 use crate::machine_id;
+use crate::system::random;
 use documents::Documents;
 pub(crate) use folder::sync_dir;
 use folder::{Folder, Found};
@@ -270,7 +270,7 @@ impl Store {
             format: FORMAT,
             name: name.to_owned(),
             number,
-            time: crate::steward::now(),
+            time: crate::system::now(),
             node: current.state.node.map(|node| node.to_string()).unwrap_or_default(),
             key: self.vault.id().to_owned(),
             state: current.version,

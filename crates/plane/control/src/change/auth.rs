@@ -1,7 +1,7 @@
 //! What logins have to prove: of one host, and of discovery.
 
 use crate::Control;
-use crate::impact::Consent;
+use crate::parts::Consent;
 use crate::request::{NewChap, SetAuth, SetDiscovery};
 use crate::state::{ChapRecord, ProofRecord, State};
 use crate::view::AuthReport;

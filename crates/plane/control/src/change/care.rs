@@ -118,7 +118,7 @@ impl Control {
         self.commit(&turn, |state| {
             if let Some(record) = state.pools.get_mut(name) {
                 if record.policy.scrub.every != policy.scrub.every {
-                    record.scrub_since = Some(crate::steward::now());
+                    record.scrub_since = Some(crate::system::now());
                 }
                 record.policy = policy;
             }

@@ -2,8 +2,8 @@
 
 use crate::Control;
 use crate::change::volumes;
-use crate::control::random;
 use crate::request::NewCopy;
+use crate::system::random;
 use model::{CopySource, Order, Refusal, VolumeId, VolumeName, VolumeReport, VolumeState, code};
 
 impl Control {

@@ -2,7 +2,7 @@
 
 use crate::Control;
 use crate::change::hosts::unknown_host;
-use crate::impact::Consent;
+use crate::parts::Consent;
 use crate::request::{GroupChange, NewHostGroup, Removal};
 use crate::state::State;
 use crate::view::{FormerLun, HostGroupReport};

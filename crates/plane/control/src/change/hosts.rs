@@ -2,7 +2,7 @@
 
 use crate::Control;
 use crate::change::auth::{ProofChange, admit_proofs};
-use crate::impact::Consent;
+use crate::parts::Consent;
 use crate::request::{HostChange, NewHost, NewTarget, Removal};
 use crate::state::{HostRecord, ProofRecord, State, TargetRecord};
 use crate::view::{HostReport, TargetReport};

@@ -3,11 +3,11 @@
 use super::medium::Medium;
 use crate::Control;
 use crate::change::disks::{admit_unused, missing};
-use crate::control::random;
 use crate::engine::unexpected;
-use crate::impact::Consent;
+use crate::parts::Consent;
 use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, Removal, SecretText};
 use crate::state::{KeyRecord, PendingRecord, PoolRecord, PresentationRecord, ReadOnlyRecord, SpareRecord, State};
+use crate::system::random;
 use model::{
     DiskName, GroupSpec, Name, Order, PoolId, PoolReport, PoolState, Refusal, Report, Size, Subject, code, event,
     spread,

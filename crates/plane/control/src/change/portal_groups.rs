@@ -1,7 +1,7 @@
 //! Portal groups: how volumes are served through each.
 
 use crate::Control;
-use crate::impact::Consent;
+use crate::parts::Consent;
 use crate::request::PortalGroupSettings;
 use model::{PortalGroupPolicy, PortalGroupReport, PortalGroupTag, PortalReport, Refusal, code};
 use std::collections::BTreeMap;

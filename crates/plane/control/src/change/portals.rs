@@ -1,7 +1,8 @@
 //! Portals: added, set, drained, removed.
 
 use crate::Control;
-use crate::impact::{self, Consent};
+use crate::impact;
+use crate::parts::Consent;
 use crate::request::{NewPortal, PortalSettings, Removal, SetBalance};
 use crate::state::{PortalRecord, State};
 use model::{

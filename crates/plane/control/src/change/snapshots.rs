@@ -1,10 +1,10 @@
 //! Snapshots: made, locked, cloned, gone back to, deleted.
 
 use crate::Control;
-use crate::control::random;
 use crate::impact;
 use crate::request::{LockSnapshot, NewClone, NewSnapshots, RollBack, SnapshotsOf};
 use crate::state::State;
+use crate::system::random;
 use model::{
     Order, Provision, Refusal, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState, VolumeId,
     VolumeReport, code,
@@ -17,7 +17,7 @@ impl Control {
     /// of one pool; the lock ends before it begins. Nothing is changed then.
     pub async fn create_snapshots(&self, request: NewSnapshots) -> Result<Vec<SnapshotReport>, Refusal> {
         let _turn = self.turn().await;
-        let lock = request.lock.at(crate::steward::now());
+        let lock = request.lock.at(crate::system::now());
         admit_lock(lock)?;
         let mut snapshots = Vec::new();
         for (nth, volume) in request.volumes.iter().enumerate() {
@@ -48,7 +48,7 @@ impl Control {
         let snapshot = self.snapshot_report(name).await?;
         let locked = match snapshot.lock {
             SnapshotLock::Open => None,
-            SnapshotLock::Until(time) => (time > crate::steward::now()).then(|| format!("until {time}")),
+            SnapshotLock::Until(time) => (time > crate::system::now()).then(|| format!("until {time}")),
             SnapshotLock::ForEver => Some("for ever".to_owned()),
         };
         if let Some(until) = locked {
@@ -74,7 +74,7 @@ impl Control {
     pub async fn lock_snapshot(&self, name: &SnapshotName, request: LockSnapshot) -> Result<SnapshotReport, Refusal> {
         let _turn = self.turn().await;
         self.snapshot_report(name).await?;
-        let lock = request.lock.at(crate::steward::now());
+        let lock = request.lock.at(crate::system::now());
         admit_lock(lock)?;
         let order = Order::LockSnapshot { snapshot: name.clone(), lock };
         self.engine.snapshots(order).await?;
@@ -164,7 +164,7 @@ impl Control {
 /// Admits a lock that ends later than now.
 fn admit_lock(lock: SnapshotLock) -> Result<(), Refusal> {
     match lock {
-        SnapshotLock::Until(time) if time <= crate::steward::now() => {
+        SnapshotLock::Until(time) if time <= crate::system::now() => {
             let message = format!("a lock until {time} would be over already");
             Err(Refusal::new(code::TIME_INVALID, message, "give a time that is to come"))
         }

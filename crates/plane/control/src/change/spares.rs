@@ -3,27 +3,18 @@
 use crate::Control;
 use crate::change::disks::missing;
 use crate::control::Turn;
+use crate::parts::Vigil;
 use crate::request::NewSpare;
 use crate::state::{SpareRecord, TakenRecord};
 use model::{
     DiskId, DiskName, DiskReport, DiskState, GroupReport, Label, MemberReport, MemberState, Name, Order, PoolReport,
     PoolState, Refusal, Size, Subject, code, event,
 };
-use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a member that was not found is waited for: a shelf may be slower than we are.
 const PATIENCE: Duration = Duration::from_secs(300);
-
-/// Lost members that a spare was sought for.
-#[derive(Default)]
-pub struct Vigil {
-    /// Since when members were not found.
-    missing: BTreeMap<DiskId, Instant>,
-    /// Members for which it was told that no spare fits, and how many spares there were then.
-    in_vain: BTreeMap<DiskId, usize>,
-}
 
 /// A spare that is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use crate::boot::DEFAULT_TARGET;
 use crate::change::copies::admit_whole;
 use crate::change::presentations::admit_presentation;
 use crate::change::volumes;
-use crate::impact::Consent;
+use crate::parts::Consent;
 use crate::request::{NewPresentation, Spread};
 use crate::state::{State, TargetRecord};
 use crate::view::PresentationReport;

@@ -3,7 +3,7 @@
 use crate::Control;
 use crate::change::copies::admit_whole;
 use crate::change::volumes::unknown;
-use crate::impact::Consent;
+use crate::parts::Consent;
 use crate::request::{Removal, VolumeSettings};
 use crate::state::{PolicyRecord, State};
 use model::{Order, Refusal, VolumeName, VolumePolicy, VolumeReport, code};

@@ -4,9 +4,9 @@ use crate::Control;
 use crate::change::disks::{admit_not_own, admit_path, create_file};
 use crate::change::pools;
 use crate::control::Turn;
-use crate::control::random;
 use crate::request::{NewBackend, NewVolume, Resize};
 use crate::state::{PolicyRecord, State, VolumeRecord};
+use crate::system::random;
 use model::{
     Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VOLUME_SIZE_MIN, VolumeId, VolumeName,
     VolumeReport, VolumeSpec, VolumeState, code, event,

@@ -7,7 +7,8 @@ use super::steps::access_steps;
 use super::{Annex, Document, Pending};
 use crate::Control;
 use crate::change::together::SettingsOf;
-use crate::impact::{Consent, disrupts};
+use crate::impact::disrupts;
+use crate::parts::Consent;
 use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, Removal, VolumeSettings};
 use crate::state::State;
 use model::{

@@ -1,6 +1,6 @@
 //! Machines laid out in a folder.
 
-use super::Machine;
+use crate::machine::Machine;
 use crate::tests::{Array, new_disk, new_pool};
 use model::{BlockDeviceReport, BlockDeviceState as State, Label, Level, Size, Transport, code};
 use std::fs::{self, File};

@@ -103,7 +103,7 @@ impl Fake {
         for disk in &spec.disks {
             let path = self.disks[disk].clone();
             smallest = smallest.min(admit_disk(disk, &path, force)?);
-            let disk = DiskId::from_random(crate::control::random()?);
+            let disk = DiskId::from_random(crate::system::random()?);
             paths.push((disk, path));
             members.push((disk, MemberState::InSync));
         }
@@ -133,7 +133,7 @@ impl Fake {
         force: bool,
     ) -> Result<Report, Refusal> {
         let bytes = admit_disk(disk, &self.disks[disk], force)?;
-        let id = DiskId::from_random(crate::control::random()?);
+        let id = DiskId::from_random(crate::system::random()?);
         let pool = self.pools.get_mut(name).expect("control asks for open pools");
         let group = pool.catalogue.groups.get_mut(usize::from(group.unwrap_or(0))).ok_or_else(|| {
             let message = format!("pool {name} has no such group");
@@ -249,7 +249,7 @@ impl Fake {
             let message = format!("disk {failed} belongs to no pool");
             return Err(Refusal::new(code::DISK_NOT_MEMBER, message, "name a member, see blockyard pool show"));
         };
-        let new = DiskId::from_random(crate::control::random()?);
+        let new = DiskId::from_random(crate::system::random()?);
         let members = pool.catalogue.groups.iter_mut().flat_map(|group| &mut group.members);
         for member in members.filter(|(member, _)| *member == id) {
             *member = (new, MemberState::Rebuilding);
@@ -285,7 +285,7 @@ impl Pool {
         let progress = Progress { total_bytes: self.catalogue.used(), ..Progress::default() };
         self.scrub = Some(ScrubReport {
             state: ScrubState::Running,
-            started: crate::steward::now(),
+            started: crate::system::now(),
             ended: None,
             repairs,
             progress: Some(progress),
@@ -305,7 +305,7 @@ impl Pool {
         };
         scrub.state = state;
         if !state.runs() {
-            scrub.ended = Some(crate::steward::now());
+            scrub.ended = Some(crate::system::now());
             scrub.progress = None;
             scrub.checked = Size::new(self.catalogue.used());
         }

@@ -1,7 +1,7 @@
 //! The fake's snapshots: names without content.
 
 use super::Fake;
-use crate::steward::now;
+use crate::system::now;
 use model::{
     Backend, Order, Refusal, Report, Size, SnapshotReport, SnapshotState, SpaceReport, VolumeName, VolumeReport,
     VolumeSpec,

@@ -98,7 +98,7 @@ pub fn take(dir: &Path, copy: &Copy) -> Result<u64, Refusal> {
         }
     }
     let number = last + 1;
-    let time = crate::steward::now();
+    let time = crate::system::now();
     let header = Header { number, state: number, time, access: true, documents, ..copy.header.clone() };
     let body = serde_json::to_vec(&copy.state).map_err(|error| damaged(dir, &error))?;
     folder.write(&header, &body)?;

@@ -4,8 +4,8 @@
 //! `sealed:KEY:NONCE:BOX` on disk. The place of the secret in the state is authenticated with it, so that one
 //! cannot be moved to another host.
 
-use crate::control::random;
 use crate::request::{from_hex, to_hex};
+use crate::system::random;
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305};
 use model::{Refusal, Secret, code};

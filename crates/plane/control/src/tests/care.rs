@@ -3,7 +3,7 @@
 use super::{Array, new_pool};
 use crate::State;
 use crate::request::{AddGroup, AddMember, GrowPool, NewGroup, PoolSettings, StartScrub};
-use crate::steward::now;
+use crate::system::now;
 use model::{Level, Name, PoolState, RepairMode, ScrubReport, ScrubState, Timestamp, code};
 
 const DAY: u64 = 86_400;

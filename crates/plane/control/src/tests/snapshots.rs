@@ -120,7 +120,7 @@ async fn span_of_a_lock_counts_from_the_arrays_clock() {
     let array = furnished().await;
     create(&array, &["tank/vm1"], "kept", SnapshotLock::Open).await.expect("one");
     let asked: LockSnapshot = serde_json::from_str(r#"{"lock":{"for":"30d"}}"#).expect("a request");
-    let before = crate::steward::now();
+    let before = crate::system::now();
     let locked = array.control.lock_snapshot(&snapshot("tank/vm1@kept"), asked).await.expect("locked");
     let SnapshotLock::Until(until) = locked.lock else { panic!("{:?}", locked.lock) };
     assert!(until.since(before) >= 30 * 86400 && until.since(before) < 30 * 86400 + 60, "{until}");

@@ -3,7 +3,7 @@
 use super::problems::{
     of_disk, of_hold, of_isns, of_log, of_openness, of_pool, of_portal, of_space, of_spares, of_stalled, of_volume,
 };
-use crate::noticed::Known;
+use crate::parts::Known;
 use crate::state::State;
 use crate::{Control, standing};
 use model::{
