@@ -20,7 +20,7 @@ use futures_util::future::join_all;
 use shard::{Pause, SingleFlight, Spawner, insist};
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
 /// Stands for "the generation that commits this" until a commit puts it there.
@@ -161,14 +161,7 @@ impl<D: BlockDevice + 'static> Store<D> {
     /// The pool is somebody else's: it takes no change any more.
     pub(crate) fn fence(&self, by: Loss) {
         self.close();
-        let on_fenced = {
-            let mut state = self.state.borrow_mut();
-            if state.fenced.replace(by.clone()).is_some() {
-                return;
-            }
-            state.on_fenced.clone()
-        };
-        on_fenced(&by);
+        fence(&self.state, by);
     }
 
     /// What `look` sees in the catalog as it is now, committed or not.
@@ -265,10 +258,11 @@ impl<D: BlockDevice + 'static> Store<D> {
                     return Err(PoolError::CatalogLost);
                 }
             }
+            // It holds the store no longer than it looks at it: one that is dropped takes its commit along.
             let commit = || {
-                let store = self.clone();
+                let state = Rc::downgrade(&self.state);
                 async move {
-                    store.commit().await;
+                    commit(state).await;
                     Ok(())
                 }
                 .boxed_local()
@@ -276,65 +270,78 @@ impl<D: BlockDevice + 'static> Store<D> {
             let Ok(()) = self.commits.joined(commit).await;
         }
     }
+}
 
-    /// Writes the catalog as it is now, and once more where a disk missed it. A store that takes no change any more writes nothing.
-    async fn commit(&self) {
-        loop {
-            let (change, writes) = {
-                let mut state = self.state.borrow_mut();
-                if state.lost {
-                    return;
-                }
-                (state.changed, state.start())
-            };
-            let outcome = join_all(writes).await;
-            if self.state.borrow().lost {
+/// Writes the catalog as it is now, and once more where a disk missed it. A store that takes no change any more writes nothing.
+async fn commit<D: BlockDevice + 'static>(state: Weak<RefCell<State<D>>>) {
+    loop {
+        let Some(begins) = state.upgrade() else { return };
+        let (change, writes) = {
+            let mut state = begins.borrow_mut();
+            if state.lost {
                 return;
             }
-            self.end(change, outcome);
-            if self.state.borrow().committed >= change {
-                return;
-            }
-        }
-    }
-
-    /// Takes in how a commit went. When a disk missed it the next commit says so, and nobody is answered before.
-    fn end(&self, change: u64, outcome: Vec<Took<D>>) {
-        let fenced = outcome.iter().find_map(|took| match &took.result {
-            Err(Missed::Fenced(by)) => Some(by.clone()),
-            _ => None,
-        });
-        if let Some(by) = fenced {
-            return self.fence(by);
-        }
-        let (failed, on_failed) = {
-            let mut state = self.state.borrow_mut();
-            let missed = || outcome.iter().filter(|took| took.result.is_err());
-            // A pool without its members is lost, however many guests it has.
-            let is_member = |took: &&Took<D>| !state.guests.contains(&took.id);
-            state.lost = missed().filter(is_member).count() == outcome.iter().filter(is_member).count();
-            // Where another device has the place by now, it was not asked.
-            let is_own =
-                |took: &&Took<D>| !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk));
-            let failed: Vec<Uuid> = missed().filter(is_own).map(|took| took.id).collect();
-            let is_spared = state.can_spare(&failed);
-            state.lost |= !is_spared;
-            if failed.is_empty() {
-                state.committed = change;
-            } else {
-                state.changed += 1;
-            }
-            state.guests.retain(|guest| !failed.contains(guest));
-            for disk in failed.iter().filter(|_| is_spared) {
-                if let Some(member) = state.catalog.member_mut(*disk) {
-                    member.state = MemberState::Failed;
-                    member.since = SINCE_NEXT;
-                }
-            }
-            (failed, state.on_failed.clone())
+            (state.changed, state.start())
         };
-        failed.into_iter().for_each(|disk| on_failed(disk));
+        drop(begins);
+        let outcome = join_all(writes).await;
+        let Some(state) = state.upgrade().filter(|state| !state.borrow().lost) else { return };
+        end(&state, change, outcome);
+        if state.borrow().committed >= change {
+            return;
+        }
     }
+}
+
+/// Takes in how a commit went. When a disk missed it the next commit says so, and nobody is answered before.
+fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome: Vec<Took<D>>) {
+    let fenced = outcome.iter().find_map(|took| match &took.result {
+        Err(Missed::Fenced(by)) => Some(by.clone()),
+        _ => None,
+    });
+    if let Some(by) = fenced {
+        return fence(store, by);
+    }
+    let (failed, on_failed) = {
+        let mut state = store.borrow_mut();
+        let missed = || outcome.iter().filter(|took| took.result.is_err());
+        // A pool without its members is lost, however many guests it has.
+        let is_member = |took: &&Took<D>| !state.guests.contains(&took.id);
+        state.lost = missed().filter(is_member).count() == outcome.iter().filter(is_member).count();
+        // Where another device has the place by now, it was not asked.
+        let is_own =
+            |took: &&Took<D>| !state.disks.iter().any(|(id, disk)| *id == took.id && !Rc::ptr_eq(disk, &took.disk));
+        let failed: Vec<Uuid> = missed().filter(is_own).map(|took| took.id).collect();
+        let is_spared = state.can_spare(&failed);
+        state.lost |= !is_spared;
+        if failed.is_empty() {
+            state.committed = change;
+        } else {
+            state.changed += 1;
+        }
+        state.guests.retain(|guest| !failed.contains(guest));
+        for disk in failed.iter().filter(|_| is_spared) {
+            if let Some(member) = state.catalog.member_mut(*disk) {
+                member.state = MemberState::Failed;
+                member.since = SINCE_NEXT;
+            }
+        }
+        (failed, state.on_failed.clone())
+    };
+    failed.into_iter().for_each(|disk| on_failed(disk));
+}
+
+/// The pool is somebody else's: it takes no change any more.
+fn fence<D>(store: &RefCell<State<D>>, by: Loss) {
+    let on_fenced = {
+        let mut state = store.borrow_mut();
+        state.lost = true;
+        if state.fenced.replace(by.clone()).is_some() {
+            return;
+        }
+        state.on_fenced.clone()
+    };
+    on_fenced(&by);
 }
 
 impl<D: BlockDevice + 'static> State<D> {
