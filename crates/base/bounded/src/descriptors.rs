@@ -15,24 +15,30 @@ const RESERVE: u64 = 64;
 /// The kernel gives the lowest free number, so that a socket with a number above N means that at least N descriptors are open.
 #[must_use]
 pub fn is_of_the_reserve(socket: &impl AsFd) -> bool {
-    let number = u64::try_from(socket.as_fd().as_raw_fd()).unwrap_or(0);
-    allowed().is_some_and(|allowed| number >= allowed.saturating_sub(RESERVE.min(allowed / 4)))
+    reserve_begins().is_some_and(|begins| number(socket) >= begins)
 }
 
 /// True when the next connection would take one of the reserve.
 #[must_use]
 pub fn are_short() -> bool {
-    // What is opened here has the lowest free number, as the next connection would.
-    File::open("/dev/null").map_or(true, |file| is_of_the_reserve(&file))
+    !has_room_for(0)
 }
 
-/// True when as many descriptors as this could be opened before the reserve is reached.
+/// True when the next connection, and as many more as this, would take none of the reserve.
 #[must_use]
 pub fn has_room_for(more: u64) -> bool {
-    let next = File::open("/dev/null").ok().and_then(|file| u64::try_from(file.as_raw_fd()).ok());
-    next.is_some_and(|next| {
-        allowed().is_none_or(|allowed| next + more < allowed.saturating_sub(RESERVE.min(allowed / 4)))
-    })
+    // What is opened here has the lowest free number, as the next connection would.
+    let next = File::open("/dev/null");
+    next.is_ok_and(|next| reserve_begins().is_none_or(|begins| number(&next) + more < begins))
+}
+
+/// The lowest number of the reserve; none where there is no limit.
+fn reserve_begins() -> Option<u64> {
+    allowed().map(|allowed| allowed.saturating_sub(RESERVE.min(allowed / 4)))
+}
+
+fn number(descriptor: &impl AsFd) -> u64 {
+    u64::try_from(descriptor.as_fd().as_raw_fd()).unwrap_or(0)
 }
 
 /// How many descriptors the process may have (`RLIMIT_NOFILE`, soft); none where there is no limit.

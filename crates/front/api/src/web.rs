@@ -63,6 +63,8 @@ const AGAIN: Duration = Duration::from_secs(10);
 const CERTIFICATE_LOOK: Duration = Duration::from_secs(60);
 /// In seconds: a certificate that is valid for less is told of.
 const ENDS_SOON: u64 = 14 * 24 * 3600;
+/// How often it is looked at whether descriptors are short.
+const SHORTAGE_LOOK: Duration = Duration::from_secs(1);
 /// A pause after the system gave no connection, for want of descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
@@ -145,7 +147,7 @@ impl Web {
     /// Where descriptors are short, idle connections end before hosts are turned away.
     async fn make_room(self: Arc<Self>) {
         loop {
-            sleep(BREATH).await;
+            sleep(SHORTAGE_LOOK).await;
             if descriptors::are_short() {
                 self.connections.end_idle(16);
             }

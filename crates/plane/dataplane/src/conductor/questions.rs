@@ -2,8 +2,7 @@
 
 use super::Conductor;
 use crate::access::AccessView;
-use crate::nexus::NexusName;
-use crate::nexus::isid_text;
+use crate::nexus::{NexusName, isid_text};
 use crate::registry::Entry;
 use crate::unit;
 use model::{
