@@ -432,6 +432,61 @@ pub enum Order {
     Stop,
 }
 
+impl Order {
+    /// True for an order that is answered at once, beside whatever changes: it changes nothing that an order in the queue
+    /// changes, or must not wait for one.
+    #[must_use]
+    pub fn is_question(&self) -> bool {
+        use Order::{
+            Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, Latencies, NextEvents,
+            NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots,
+            StartTrace, Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
+        };
+        // A session may take its time to end; nothing else waits for that.
+        let of_sessions = matches!(self, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
+        let looks = matches!(self, CheckPool { .. } | DumpPool { .. });
+        let of_volumes = matches!(self, Volume { .. } | Volumes | VolumeNames | HeldVolumes | Snapshots);
+        let lists = of_volumes || matches!(self, Disks | Pools | Sessions | Portals | RefusedLogins);
+        let records = matches!(self, Record { .. } | NextRecorded { .. } | StopRecording { .. });
+        // A trace changes nothing of its volume.
+        let traces = matches!(self, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
+        // Memory that is short does not wait for a change that takes long.
+        let memory = matches!(self, SetReadCache { .. });
+        let now = memory || matches!(self, Status | Activity | Tasks | NextEvents);
+        looks || lists || of_sessions || records || traces || now
+    }
+
+    /// The volume of an order to the front ends that is about one.
+    #[must_use]
+    pub fn volume_for_front_ends(&self) -> Option<&VolumeName> {
+        match self {
+            Self::Trace { volume }
+            | Self::StartTrace { volume, .. }
+            | Self::TakeTrace { volume }
+            | Self::StopTrace { volume }
+            | Self::ClearReservations { volume } => Some(volume),
+            _ => None,
+        }
+    }
+
+    /// True for an order to the front ends: who may see what, where they listen, who is logged in, and what hosts do with
+    /// a volume. Every other order is the engine's.
+    #[must_use]
+    pub fn is_for_front_ends(&self) -> bool {
+        use Order::{
+            ClearReservations, ClosePortal, EndConnection, EndSession, NextRecorded, OpenPortal, Portals, Record,
+            RefusedLogins, RememberRefused, Session, Sessions, SetAccess, StartTrace, StopRecording, StopTrace,
+            TakeTrace, Tasks, Trace,
+        };
+        let portals = matches!(self, SetAccess(_) | OpenPortal { .. } | ClosePortal { .. } | Portals);
+        let logins = matches!(self, RefusedLogins | RememberRefused(_));
+        let sessions = matches!(self, Sessions | Session { .. } | EndSession { .. } | EndConnection { .. } | Tasks);
+        let records = matches!(self, Record { .. } | NextRecorded { .. } | StopRecording { .. });
+        let traces = matches!(self, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
+        portals || logins || sessions || records || traces || matches!(self, ClearReservations { .. })
+    }
+}
+
 /// One disk group of a pool to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSpec {

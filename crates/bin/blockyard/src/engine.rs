@@ -5,7 +5,7 @@ use crate::budget::MemoryBudget;
 use crate::config::Config;
 use crate::tune::Cpus;
 use control::Engine;
-use dataplane::{Budget, Facts, Limits, Seat, Ticket, conduct, tickets};
+use dataplane::{Budget, Facts, IscsiShard, Limits, Ticket, conduct, tickets};
 use model::{Call, LocalAddress, NodeIdentity, Refusal, Secret, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
@@ -73,7 +73,7 @@ fn launch(
         }
         .to_owned();
         let stopped = world.stopped();
-        let seat = Seat::take(world, ticket);
+        let seat = IscsiShard::start(world, ticket);
         match orders {
             Some((orders, node, secret)) => {
                 let (addresses, address_changes) = addresses();

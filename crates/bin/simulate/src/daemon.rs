@@ -1,7 +1,7 @@
 //! The data plane on one simulated machine, and the orders that control would give it.
 
 use crate::planted::{BentWorld, Plant};
-use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
 use model::{Call, LocalAddress, NodeId, NodeIdentity, Order, Refusal, Report, Secret, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -20,7 +20,7 @@ pub(crate) struct Daemon {
 
 /// What the data plane has open. A pool and its seat hold each other for as long as a process lives, so what
 /// was killed is taken apart here.
-struct Seats(Vec<Rc<Seat<BentWorld>>>);
+struct Seats(Vec<Rc<IscsiShard<BentWorld>>>);
 
 impl Drop for Seats {
     fn drop(&mut self) {
@@ -38,7 +38,7 @@ impl Daemon {
         let mut seats = Vec::new();
         for ticket in tickets::<BentWorld>(limits, &StreamOptions::default()) {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = Seat::take(BentWorld::new(machine, plant), ticket);
+            let seat = IscsiShard::start(BentWorld::new(machine, plant), ticket);
             seats.push(seat.clone());
             if let Some(orders) = orders {
                 let (_, address_changes) = mailbox::channel();

@@ -4,57 +4,38 @@
 
 mod copies;
 mod disks;
-mod links;
 mod openings;
 mod pools;
-mod portals;
 mod questions;
 mod read_only;
-mod sessions;
 mod snapshots;
 mod stopping;
-mod tasks;
-mod traces;
 mod volumes;
 
-use crate::access::AccessView;
-use crate::links::Links;
+use crate::front::FrontEnd;
+use crate::homes::{VolumeHome, VolumeHomes};
 use crate::pool::Taking;
-use crate::portal::OpenPortal;
-use crate::registry::Notice;
 use crate::seat::Seat;
 use copies::Copies;
 use disks::KnownDisk;
-use model::{
-    Access, Call, DiskName, LocalAddress, Name, NodeIdentity, Order, PoolId, Refusal, Report, Secret, VolumeId,
-    VolumeName, code,
-};
+use model::{Call, DiskName, Name, NodeIdentity, Order, PoolId, Refusal, Report, Secret, code};
 use openings::Openings;
-use shard::mailbox::{self, Receiver, Sender};
-use shard::{RangeLocks, World};
+use shard::World;
+use shard::mailbox::{self, Receiver};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// What the conductor knows: where everything has its home.
 pub struct Conductor<W: World> {
     seat: Rc<Seat<W>>,
     disks: RefCell<BTreeMap<DiskName, KnownDisk>>,
     pools: RefCell<BTreeMap<Name, PoolHome>>,
-    volumes: RefCell<BTreeMap<VolumeName, VolumeHome>>,
+    volumes: VolumeHomes,
+    front: Rc<dyn FrontEnd>,
     copies: Copies,
     openings: Openings,
-    portals: RefCell<BTreeMap<SocketAddr, OpenPortal>>,
-    access: RefCell<Access>,
-    /// One view is published at a time, so that nobody gets an older one last.
-    publishing: RangeLocks,
-    links: RefCell<Links>,
     next_home: Cell<usize>,
-    next_connection: Rc<Cell<usize>>,
-    /// Counts tables of access, so that sessions are shared out by the newest alone.
-    sharing: Cell<u64>,
     started: shard::Time,
     stopped: Cell<bool>,
     /// Names how disks and sockets are driven, for reports.
@@ -73,19 +54,14 @@ struct PoolHome {
     read_only: bool,
 }
 
-#[derive(Clone, Copy)]
-struct VolumeHome {
-    id: VolumeId,
-    home: usize,
-    /// False while it does not serve: hosts do not see it then.
-    serves: bool,
-}
-
 /// Answers the calls of `inbox` until an order to stop is done, or every sender is gone.
-pub async fn conduct<W: World>(seat: Rc<Seat<W>>, inbox: Receiver<Call>, facts: Facts) {
-    let Facts { io, node, secret, addresses, address_changes } = facts;
-    let conductor = Rc::new(Conductor::new(seat.clone(), io, (node, secret), Links(addresses)));
-    seat.world.spawn(conductor.clone().watch_links(address_changes));
+pub async fn conduct<W: World>(
+    seat: Rc<Seat<W>>,
+    inbox: Receiver<Call>,
+    facts: Facts,
+    (volumes, front): (VolumeHomes, Rc<dyn FrontEnd>),
+) {
+    let conductor = Rc::new(Conductor::new(seat.clone(), facts, volumes, front));
     let (queue, changes) = mailbox::channel::<Call>();
     let worker = conductor.clone();
     seat.world.spawn(async move {
@@ -94,7 +70,7 @@ pub async fn conduct<W: World>(seat: Rc<Seat<W>>, inbox: Receiver<Call>, facts: 
         }
     });
     while let Some(call) = inbox.receive().await {
-        if is_question(&call.order) {
+        if call.order.is_question() {
             let conductor = conductor.clone();
             seat.world.spawn(async move {
                 let answer = conductor.answer(&call.order).await;
@@ -111,7 +87,7 @@ pub async fn conduct<W: World>(seat: Rc<Seat<W>>, inbox: Receiver<Call>, facts: 
     let _ = conductor.stop().await;
 }
 
-/// What the program that starts the data plane tells about its surroundings.
+/// What the program that starts the engine tells about its surroundings.
 pub struct Facts {
     /// How disks and sockets are driven: `io_uring` or `threads`.
     pub io: String,
@@ -119,51 +95,23 @@ pub struct Facts {
     pub node: NodeIdentity,
     /// What only this node knows, and knows again after every restart: the keys of its pools are made of it.
     pub secret: Secret,
-    /// The addresses of this machine now; none where nobody knows.
-    pub addresses: Vec<LocalAddress>,
-    /// All of them again, whenever something about them has changed.
-    pub address_changes: Receiver<Vec<LocalAddress>>,
-}
-
-fn is_question(order: &Order) -> bool {
-    use Order::{
-        Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, Latencies, NextEvents,
-        NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots, StartTrace,
-        Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
-    };
-    // A session may take its time to end; nothing else waits for that.
-    let of_sessions = matches!(order, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
-    let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
-    let of_volumes = matches!(order, Volume { .. } | Volumes | VolumeNames | HeldVolumes | Snapshots);
-    let lists = of_volumes || matches!(order, Disks | Pools | Sessions | Portals | RefusedLogins);
-    let records = matches!(order, Record { .. } | NextRecorded { .. } | StopRecording { .. });
-    // A trace changes nothing of its volume.
-    let traces = matches!(order, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
-    // Memory that is short does not wait for a change that takes long.
-    let memory = matches!(order, SetReadCache { .. });
-    let now = memory || matches!(order, Status | Activity | Tasks | NextEvents);
-    looks || lists || of_sessions || records || traces || now
 }
 
 impl<W: World> Conductor<W> {
-    fn new(seat: Rc<Seat<W>>, io: String, (node, secret): (NodeIdentity, Secret), links: Links) -> Self {
+    fn new(seat: Rc<Seat<W>>, facts: Facts, volumes: VolumeHomes, front: Rc<dyn FrontEnd>) -> Self {
+        let Facts { io, node, secret } = facts;
         Self {
             started: seat.world.now(),
             seat,
             disks: RefCell::default(),
             pools: RefCell::default(),
-            volumes: RefCell::default(),
+            volumes,
+            front,
             copies: Copies::default(),
             openings: Openings::default(),
-            publishing: RangeLocks::new(),
-            portals: RefCell::default(),
-            access: RefCell::default(),
-            links: RefCell::new(links),
             node,
             secret,
             next_home: Cell::new(0),
-            next_connection: Rc::default(),
-            sharing: Cell::default(),
             stopped: Cell::new(false),
             io,
         }
@@ -230,7 +178,6 @@ impl<W: World> Conductor<W> {
             }
             Order::CopyVolume { source, target, id } => self.copy_volume(source, target, *id).await.map(Report::Volume),
             Order::CancelCopy { target } => self.cancel_copy(target).await.map(|()| Report::Done),
-            Order::ClearReservations { volume } => self.clear_reservations(volume).await.map(Report::Volume),
             Order::DeleteVolume { volume } => self.delete_volume(volume).await.map(|()| Report::Done),
             Order::CreateSnapshots { snapshots, lock } => {
                 self.create_snapshots(snapshots, *lock).await.map(Report::Snapshots)
@@ -244,52 +191,13 @@ impl<W: World> Conductor<W> {
                 self.clone_snapshot(new).await.map(Report::Volume)
             }
             Order::RollBack { snapshot, in_use } => self.roll_back(snapshot, *in_use).await.map(Report::Volume),
-            Order::SetAccess(access) => Ok(self.set_access(access.clone()).await),
-            Order::RememberRefused(logins) => {
-                self.seat.registry.remember_refused(logins);
-                Ok(Report::Done)
-            }
-            Order::OpenPortal { address } => self.open_portal(*address).map(Report::Portal),
-            Order::ClosePortal { address } => self.close_portal(*address).await.map(|()| Report::Done),
             _ => self.answer(order).await,
         }
     }
 
-    /// Sessions go by this access table from now on.
-    async fn set_access(self: &Rc<Self>, access: Access) -> Report {
-        *self.access.borrow_mut() = access;
-        self.publish_access().await;
-        self.share_out();
-        Report::Done
-    }
-
-    /// Every shard, and every session, goes by the present access table and volume homes.
-    async fn publish_access(&self) {
-        let _one = self.publishing.exclusive(0..1).await;
-        let homes = self.volumes.borrow().values().filter(|it| it.serves).map(|it| (it.id, it.home)).collect();
-        let access = self.access.borrow().clone();
-        let view = Arc::new(AccessView::new(access, homes, self.links.borrow().clone()));
-        for home in 0..self.seat.limits.shards {
-            let view = view.clone();
-            self.seat.call(home, move |seat| async move { seat.set_access(view) }).await;
-        }
-        self.tell_sessions(|applied| Notice::AccessChanged { applied }).await;
-    }
-
-    /// Every session has done what it is told: it has dropped what came with the notice.
-    async fn tell_sessions(&self, notice: impl Fn(Sender<()>) -> Notice) {
-        let (telling, told) = mailbox::channel();
-        for (_, session) in self.seat.registry.sessions() {
-            // A session that is just ending needs no notice.
-            let _ = session.notices.send(notice(telling.clone()));
-        }
-        drop(telling);
-        while told.receive().await.is_some() {}
-    }
-
-    /// Every session has ended, and nothing of it runs any more.
-    async fn end_sessions(&self) {
-        self.tell_sessions(|gone| Notice::Close { gone }).await;
+    /// Volumes have come, gone, or changed their home or whether they serve: sessions go by that when this returns.
+    async fn publish_volumes(&self) {
+        self.front.volumes_changed().await;
     }
 
     /// The shard that the next pool or volume has its home on.
@@ -300,6 +208,7 @@ impl<W: World> Conductor<W> {
     }
 }
 
-fn engine_gone() -> Refusal {
+/// The refusal of an order that comes when nothing answers any more.
+pub fn engine_gone() -> Refusal {
     Refusal::new(code::ENGINE_GONE, "the data plane is stopping", "start the daemon again")
 }

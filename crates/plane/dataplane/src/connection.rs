@@ -13,11 +13,11 @@ mod mtu;
 mod paths;
 mod refusal;
 
+use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
 use crate::registry::{LoginPlace, Notice, ProofTurn};
-use crate::seat::Seat;
+use crate::scsi_unit::{self, Done, Ran};
 use crate::session::{Ends, Session};
-use crate::unit::{self, Done, Ran};
 use iscsi::target::{self, Event, TargetRecord};
 use iscsi::{CloseReason, LoginQuestion};
 use management::Managed;
@@ -32,17 +32,17 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// Serves `stream` until it ends, and leaves nothing of it behind.
-pub async fn serve<W: World>(seat: Rc<Seat<W>>, stream: W::Stream, place: LoginPlace) {
-    let mut connection = Connection::new(seat, stream, place, unit::run);
+pub async fn serve<W: World>(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace) {
+    let mut connection = Connection::new(shard, stream, place, scsi_unit::run);
     poll_fn(|cx| connection.poll(cx)).await;
     if let Some(session) = connection.session.take() {
-        connection.seat.recordings.end_of(session.id);
+        connection.shard.recordings.end_of(session.id);
         session.leave().await;
     }
 }
 
 struct Connection<W: World, S, F: Future> {
-    seat: Rc<Seat<W>>,
+    shard: Rc<IscsiShard<W>>,
     /// The connections, in the places that the machine gives them.
     paths: Vec<Option<Path<W>>>,
     /// Whose they are, or were.
@@ -91,17 +91,17 @@ type Progress = bool;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<unit::Unit<W>>, Ran) -> F,
+    S: Fn(Rc<scsi_unit::ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
-    fn new(seat: Rc<Seat<W>>, stream: W::Stream, place: LoginPlace, run: S) -> Self {
+    fn new(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace, run: S) -> Self {
         let (back, returns) = mailbox::channel();
         let (manage_back, managed) = mailbox::channel();
         let (tell, notices) = mailbox::channel();
         let mut seed = [0; 32];
-        seat.world.random(&mut seed);
-        let machine = target::Session::new(seat.target_config.clone(), seed, seat.world.now());
-        let path = Path::new(stream, &seat);
+        shard.world.random(&mut seed);
+        let machine = target::Session::new(shard.target_config.clone(), seed, shard.world.now());
+        let path = Path::new(stream, &shard);
         Self {
             ends: path.ends,
             path_ends: vec![path.ends],
@@ -128,14 +128,14 @@ where
             admitted: None,
             timer: None,
             moment: None,
-            seat,
+            shard,
         }
     }
 
     /// Ready when the connection is over and nothing that it started runs any more.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let session = self.session.as_ref().map(|session| session.id);
-        let mut turn = self.seat.turns.begin(session, self.seat.world.now(), self.seat.world.rests());
+        let mut turn = self.shard.turns.begin(session, self.shard.world.now(), self.shard.world.rests());
         loop {
             let mut progress = self.take_notices(cx);
             progress |= self.sit_out_penalty(cx);
@@ -157,7 +157,7 @@ where
             if !progress {
                 return Poll::Pending;
             }
-            if turn.is_over(self.seat.world.now()) {
+            if turn.is_over(self.shard.world.now()) {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -268,7 +268,7 @@ where
                     // Whoever asked may have stopped to wait.
                     let _ = tell.send(self.machine.standing());
                 }
-                Notice::MoveAway { within } => self.machine.request_logout(within, self.seat.world.now()),
+                Notice::MoveAway { within } => self.machine.request_logout(within, self.shard.world.now()),
                 Notice::AccessChanged { applied } => {
                     if self.session.as_mut().is_some_and(|session| !session.see_access()) {
                         tracing::info!(peer = %self.ends.peer, "the host may not be here any more; connection closed");
@@ -288,14 +288,14 @@ where
         };
         // A deadline that moves away is looked at when the old one passes: that is rarer than moving it.
         if self.timer.as_ref().is_none_or(|(due, _)| *due > at) {
-            self.timer = Some((at, Box::pin(self.seat.world.sleep_until(at))));
+            self.timer = Some((at, Box::pin(self.shard.world.sleep_until(at))));
         }
         let (_, sleep) = self.timer.as_mut().expect("it was set above");
         if sleep.as_mut().poll(cx).is_pending() {
             return false;
         }
         self.timer = None;
-        self.machine.handle_timeout(self.seat.world.now());
+        self.machine.handle_timeout(self.shard.world.now());
         self.note_connections();
         self.look_at_ways();
         true

@@ -1,7 +1,5 @@
 //! Every bound of the data plane, computed once at start. Nothing else in this crate invents a bound.
 
-use std::time::Duration;
-
 // What documents are judged by is what the format holds.
 const _: () = assert!(model::POOL_VOLUMES_MAX == volume::catalog::VOLUMES_MAX);
 
@@ -109,26 +107,8 @@ impl Limits {
     pub fn read_cache_bytes_of(&self, cache_bytes: u64) -> u64 {
         read_cache_bytes_per_shard(cache_bytes, self.shards)
     }
-
-    /// The bounds of one connection, as its machine takes them.
-    #[must_use]
-    pub fn target_config(&self) -> iscsi::target::Config {
-        let mut login = iscsi::login::TargetConfig::default();
-        // Whoever comes back waits at the target for what is left of the session before.
-        login.offer.time2wait_s = 0;
-        login.offer.connections_max = self.connections_per_session;
-        login.offer.error_recovery_level = 2;
-        iscsi::target::Config {
-            login,
-            commands_max: self.commands_per_session,
-            data_out_bytes_max: self.transfer_bytes_max,
-            login_timeout: Duration::from_millis(self.login_ms),
-            idle_interval: Duration::from_millis(self.idle_ms),
-            answer_timeout: Duration::from_millis(self.answer_ms),
-            ..iscsi::target::Config::default()
-        }
-    }
 }
+
 /// An eighth is for the maps of volumes.
 fn read_cache_bytes_per_shard(cache_bytes: u64, shards: usize) -> u64 {
     cache_bytes / shards as u64 / 8 * 7

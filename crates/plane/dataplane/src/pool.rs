@@ -340,12 +340,12 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
     step("its rebuild, resync or scrub");
     pool.stop_work().await;
     step("what its cache has to write");
-    let units: Vec<_> = seat.units.borrow().values().filter(|unit| unit.name.pool() == Some(&name)).cloned().collect();
+    let units: Vec<_> = seat.units().values().filter(|unit| unit.name.pool() == Some(&name)).cloned().collect();
     for unit in units {
         unit.stop_sanitizing().await;
         pool.write_to_the_end(&unit).await;
     }
-    seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&name));
+    seat.withdraw_where(|unit| unit.name.pool() == Some(&name));
     step("its log device");
     pool.end_log().await;
     step("the commits of its maps");

@@ -1,8 +1,8 @@
 //! How a session comes from a LUN to its unit: looked up once, and known from then on.
 
 use crate::access::LunEntry;
-use crate::seat::Seat;
-use crate::unit::Unit;
+use crate::iscsi_shard::IscsiShard;
+use crate::scsi_unit::ScsiUnit;
 use scsi::{Incoming, Waiting};
 use shard::World;
 use std::rc::{Rc, Weak};
@@ -15,7 +15,7 @@ pub struct Reach<W: World> {
     /// The session's commands for it that wait for data.
     pub incoming: Arc<Incoming>,
     /// The unit, where it has its home on the session's shard. It is not kept open by being known.
-    unit: Weak<Unit<W>>,
+    unit: Weak<ScsiUnit<W>>,
     /// The count of changes of the shard's units when it was looked up.
     looked_up: Option<u64>,
 }
@@ -34,18 +34,18 @@ impl<W: World> Reach<W> {
 
     /// The unit, while it is at home on this shard.
     #[inline]
-    pub fn unit(&mut self, seat: &Seat<W>) -> Option<Rc<Unit<W>>> {
-        if self.looked_up != Some(seat.units.changes()) {
-            self.look_up(seat);
+    pub fn unit(&mut self, shard: &IscsiShard<W>) -> Option<Rc<ScsiUnit<W>>> {
+        if self.looked_up != Some(shard.units.changes()) {
+            self.look_up(shard);
         }
         self.unit.upgrade()
     }
 
     #[cold]
-    fn look_up(&mut self, seat: &Seat<W>) {
-        let here = seat.unit(self.entry.unit).filter(|_| self.entry.home == seat.index);
+    fn look_up(&mut self, shard: &IscsiShard<W>) {
+        let here = shard.unit(self.entry.unit).filter(|_| self.entry.home == shard.index);
         self.unit = here.as_ref().map_or_else(Weak::new, Rc::downgrade);
-        self.looked_up = Some(seat.units.changes());
+        self.looked_up = Some(shard.units.changes());
     }
 
     /// A command waits for its data from now on.

@@ -2,6 +2,7 @@
 
 use crate::access::canonical;
 use crate::balance::{Balancer, Candidate, Counted, surplus};
+use crate::front::SessionTotals;
 use crate::guesses::{Guesses, Penalty};
 use crate::joiner::Joiner;
 use crate::latency::Latencies;
@@ -44,23 +45,11 @@ impl Counters {
     }
 }
 
-/// Sums of [`Counters`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    /// Commands answered.
-    pub commands: u64,
-    /// Data-in bytes sent.
-    pub read_bytes: u64,
-    /// Data-out bytes received.
-    pub written_bytes: u64,
-}
-
-impl Totals {
-    fn add(&mut self, counters: &Counters) {
-        self.commands += counters.commands.load(Ordering::Relaxed);
-        self.read_bytes += counters.read_bytes.load(Ordering::Relaxed);
-        self.written_bytes += counters.written_bytes.load(Ordering::Relaxed);
-    }
+/// Adds what a session has counted.
+fn add(totals: &mut SessionTotals, counters: &Counters) {
+    totals.commands += counters.commands.load(Ordering::Relaxed);
+    totals.read_bytes += counters.read_bytes.load(Ordering::Relaxed);
+    totals.written_bytes += counters.written_bytes.load(Ordering::Relaxed);
 }
 
 /// What is known of a session that is logged in.
@@ -185,7 +174,7 @@ struct Table {
     guesses: Guesses,
     next_session: u64,
     next_tsih: u16,
-    ended: Totals,
+    ended: SessionTotals,
     balancer: Balancer,
     /// Who was not let in and has not come in since, oldest first.
     refused: Vec<RefusedLogin>,
@@ -221,7 +210,7 @@ impl Registry {
             guesses: Guesses::default(),
             next_session: 1,
             next_tsih: 1,
-            ended: Totals::default(),
+            ended: SessionTotals::default(),
             balancer: Balancer::default(),
             refused: Vec::new(),
             limits,
@@ -280,7 +269,7 @@ impl Registry {
     pub fn leave(&self, id: SessionId) {
         let mut table = self.lock();
         if let Some(entry) = table.sessions.remove(&id) {
-            table.ended.add(&entry.counters);
+            add(&mut table.ended, &entry.counters);
         }
     }
 
@@ -371,10 +360,10 @@ impl Registry {
 
     /// What all sessions have counted since the start, ended ones included.
     #[must_use]
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> SessionTotals {
         let table = self.lock();
         let mut totals = table.ended;
-        table.sessions.values().for_each(|entry| totals.add(&entry.counters));
+        table.sessions.values().for_each(|entry| add(&mut totals, &entry.counters));
         totals
     }
 

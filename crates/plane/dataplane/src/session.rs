@@ -2,11 +2,11 @@
 
 use crate::access::{LunEntry, LunMap, target_port};
 use crate::hidden;
+use crate::iscsi_shard::{IscsiShard, Message};
 use crate::nexus::{NexusName, SessionId};
 use crate::reach::Reach;
 use crate::registry::{Counters, Entry, Notice};
 use crate::replaced::Replaced;
-use crate::seat::{Letter, Seat};
 use iscsi::{CloseReason, Negotiated, SessionType};
 use model::{Subject, SubjectKind, VolumeId};
 use scsi::{InitiatorPort, NexusId, Outcome, Status};
@@ -28,7 +28,7 @@ pub struct Session<W: World> {
     pub counters: Arc<Counters>,
     /// True when it may only ask which targets there are.
     pub discovery: bool,
-    seat: Rc<Seat<W>>,
+    shard: Rc<IscsiShard<W>>,
     initiator: String,
     isid: [u8; 6],
     peer: SocketAddr,
@@ -56,7 +56,7 @@ impl<W: World> Session<W> {
     /// Enters the session into the registry. Sessions of the same nexus are told to end; nothing may be
     /// done for this one until each of the receivers says that its sender is gone.
     pub fn enter(
-        seat: &Rc<Seat<W>>,
+        shard: &Rc<IscsiShard<W>>,
         id: SessionId,
         facts: &Negotiated,
         ends: Ends,
@@ -68,7 +68,7 @@ impl<W: World> Session<W> {
         let (named, kind) = (identity.target_name.as_ref(), identity.session_type);
         let nexus = NexusName::of(&identity.initiator_name, identity.isid, kind, named);
         let (initiator, target) = (nexus.initiator.clone(), nexus.target.clone());
-        let host = seat.access.borrow().host_of(&initiator, ends.peer.ip()).map(|host| host.name.to_string());
+        let host = shard.access.borrow().host_of(&initiator, ends.peer.ip()).map(|host| host.name.to_string());
         let entry = Entry {
             nexus,
             host: host.unwrap_or_default(),
@@ -76,15 +76,15 @@ impl<W: World> Session<W> {
             portal: ends.portal,
             was_sent: false,
             connections: Vec::new(),
-            shard: seat.index,
+            shard: shard.index,
             tsih: identity.tsih.0,
             authentication: identity.authentication.clone(),
             negotiated: describe(facts),
-            since: seat.world.now(),
+            since: shard.world.now(),
             counters: counters.clone(),
             notices,
         };
-        let predecessors = seat.registry.enter(id, entry).into_iter().map(|(_, old)| {
+        let predecessors = shard.registry.enter(id, entry).into_iter().map(|(_, old)| {
             let (gone, is_gone) = mailbox::channel();
             // One that cannot be told any more is gone already, and so is the sender.
             let _ = old.notices.send(Notice::Close { gone });
@@ -95,12 +95,12 @@ impl<W: World> Session<W> {
             id,
             counters,
             discovery,
-            seat: seat.clone(),
+            shard: shard.clone(),
             initiator,
             isid: identity.isid.0,
             peer: ends.peer,
             target,
-            tag: seat.access.borrow().policy_at(ends.portal).tag,
+            tag: shard.access.borrow().policy_at(ends.portal).tag,
             luns: Rc::default(),
             access_epoch: 0,
             attached: Vec::new(),
@@ -184,10 +184,10 @@ impl<W: World> Session<W> {
     #[cold]
     fn asked_of_hidden(&self, lun: u64, cdb: scsi::Cdb) {
         let Some(number) = scsi::Lun(lun).number().filter(|_| !PROBES.contains(&cdb.operation_name())) else { return };
-        let view = self.seat.access.borrow().clone();
+        let view = self.shard.access.borrow().clone();
         let found = view.host_of(&self.initiator, self.peer.ip()).zip(view.target_of(&self.target));
         let Some((host, target)) = found else { return };
-        self.seat.hidden.happened(&format!("{} {} {number}", host.name, target.name), || {
+        self.shard.hidden.happened(&format!("{} {} {number}", host.name, target.name), || {
             let subject = Subject::new(SubjectKind::Host, &host.name);
             let what = format!("host {} asked for LUN {number} of {}, which it does not see", host.name, self.target);
             let why = hidden::why(&view, host, target, self.tag, number);
@@ -198,8 +198,8 @@ impl<W: World> Session<W> {
     /// Its connection was ended for what the host did or left undone.
     pub fn was_cut_off(&self, reason: CloseReason) {
         let (initiator, peer) = (&self.initiator, self.peer.ip());
-        self.seat.cut_off.happened(&format!("{initiator} {peer} {reason}"), || {
-            let host = self.seat.access.borrow().host_of(initiator, peer).map(|host| host.name.to_string());
+        self.shard.cut_off.happened(&format!("{initiator} {peer} {reason}"), || {
+            let host = self.shard.access.borrow().host_of(initiator, peer).map(|host| host.name.to_string());
             let host = host.unwrap_or_else(|| initiator.clone());
             let what = format!("host {host} was cut off ({initiator} at {peer})");
             (Subject::new(SubjectKind::Host, &host), what, format!("{reason}; look at the host and the way to it"))
@@ -234,18 +234,18 @@ impl<W: World> Session<W> {
 
     /// Goes by the present access table; false when the session may not be any more.
     pub fn see_access(&mut self) -> bool {
-        if self.access_epoch == self.seat.access_epoch.get() && self.access_epoch != 0 {
+        if self.access_epoch == self.shard.access_epoch.get() && self.access_epoch != 0 {
             return true;
         }
-        let view = self.seat.access.borrow().clone();
+        let view = self.shard.access.borrow().clone();
         let Some(host) = view.host_of(&self.initiator, self.peer.ip()) else { return false };
         if self.discovery {
             return true;
         }
         let Some(target) = view.target_of(&self.target) else { return false };
-        let luns = self.seat.luns(target, host, self.tag);
+        let luns = self.shard.luns(target, host, self.tag);
         let changed = self.access_epoch != 0 && luns != self.luns;
-        self.access_epoch = self.seat.access_epoch.get();
+        self.access_epoch = self.shard.access_epoch.get();
         let before = std::mem::replace(&mut self.luns, luns);
         if changed {
             self.replaced.note(&before, &self.luns);
@@ -258,15 +258,15 @@ impl<W: World> Session<W> {
     pub async fn leave(self) {
         let nexus = self.nexus();
         for LunEntry { unit, home, .. } in self.attached.into_iter().map(|(_, reach)| reach.entry) {
-            self.seat
-                .call(home, move |seat| async move {
-                    if let Some(unit) = seat.unit(unit) {
+            self.shard
+                .call(home, move |shard| async move {
+                    if let Some(unit) = shard.unit(unit) {
                         unit.detach(nexus);
                     }
                 })
                 .await;
         }
-        self.seat.registry.leave(self.id);
+        self.shard.registry.leave(self.id);
     }
 
     fn attach(&mut self, at: usize, number: u16, entry: LunEntry) {
@@ -304,20 +304,20 @@ impl<W: World> Session<W> {
         }
     }
 
-    fn at_home(&self, entry: LunEntry, work: impl FnOnce(&crate::unit::Unit<W>) + Send + 'static) {
-        if entry.home == self.seat.index {
-            if let Some(unit) = self.seat.unit(entry.unit) {
+    fn at_home(&self, entry: LunEntry, work: impl FnOnce(&crate::scsi_unit::ScsiUnit<W>) + Send + 'static) {
+        if entry.home == self.shard.index {
+            if let Some(unit) = self.shard.unit(entry.unit) {
                 work(&unit);
             }
             return;
         }
         // Letters are read in order, so a command that is posted behind this one finds the work done.
-        let letter = Letter::Run(Box::new(move |seat: Rc<Seat<W>>| {
-            if let Some(unit) = seat.unit(entry.unit) {
+        let letter = Message::Run(Box::new(move |shard: Rc<IscsiShard<W>>| {
+            if let Some(unit) = shard.unit(entry.unit) {
                 work(&unit);
             }
         }));
-        self.seat.post(entry.home, letter);
+        self.shard.post(entry.home, letter);
     }
 }
 

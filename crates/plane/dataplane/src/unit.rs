@@ -1,51 +1,34 @@
-//! A volume as hosts see it: the SCSI logical unit, and the store that it stands on.
+//! A unit: what a front end serves to hosts, as far as no host protocol is concerned. The device, its identity, its policy,
+//! what it counts, and what is kept for its hosts.
 
 mod alone;
-mod copies;
+mod host_state;
 mod meter;
 mod policy;
-mod reservations;
-mod sanitize;
-mod standing;
 mod store;
-mod trace;
-mod units;
 
 pub use alone::{close_alone, open_alone, resize_alone};
-use copies::Neighbourhood;
-pub use meter::{HostLoad, Meter};
+pub use host_state::{HostState, NotKept};
+pub use meter::{Clock, HostLoad, Meter};
 pub use policy::{cache_id, cache_of, policy_of};
-use reservations::{PoolCatalog, ReservationKeeper};
-pub use reservations::{clear_reservations, roles};
-use sanitize::Sanitation;
-pub use sanitize::Spared;
-pub use standing::Place;
 pub use store::Store;
-pub use trace::TraceRoom;
-use trace::{Ended, Tracer};
-pub use units::Units;
 
+use crate::front::FrontUnit;
 use crate::latency::Latencies;
-use crate::repeats::Repeats;
 use crate::seat::Seat;
 use block::IoError;
-use iscsi::TaskId;
+use cache::Hold;
 use model::{
-    Backend, CacheReport, LatencyReport, Size, VolumeActivity, VolumeCounters, VolumeId, VolumeName, VolumePolicy,
-    VolumeReport, VolumeState, WritePolicy, event,
+    Backend, CacheReport, DiskName, LatencyReport, Size, TaskStage, VolumeActivity, VolumeCounters, VolumeId,
+    VolumeName, VolumePolicy, VolumeReport, VolumeState, WritePolicy,
 };
-use scsi::{
-    Incoming, InitiatorPort, Kept, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort, TaskManagement,
-};
-use shard::{Time, World};
+use shard::World;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Bound;
-use std::rc::Rc;
-use std::sync::Arc;
+use std::rc::{Rc, Weak};
 
-/// A logical unit at home on this shard.
+/// A volume that can be served, at home on this shard.
 pub struct Unit<W: World> {
     /// The volume's identity.
     pub id: VolumeId,
@@ -53,270 +36,86 @@ pub struct Unit<W: World> {
     pub name: VolumeName,
     /// What holds its data.
     pub backend: Backend,
-    logical_unit: LogicalUnit<Rc<Store<W>>>,
+    /// Counts its commands, with those of other units of its pool.
+    pub meter: Rc<Meter>,
+    /// How long its commands took.
+    pub latencies: Latencies,
     store: Rc<Store<W>>,
-    world: W,
-    meter: Rc<Meter>,
-    latencies: Latencies,
-    tracer: Tracer,
-    /// Who reaches the unit, by the names of their initiators.
-    nexuses: RefCell<BTreeMap<NexusId, String>>,
+    read_only: bool,
     policy: Cell<VolumePolicy>,
-    conflicts: Repeats<W>,
-    /// How many are there that need its content as it is.
+    host_state: HostState<W>,
+    /// What front ends have made of it.
+    faces: RefCell<Vec<Weak<dyn FrontUnit>>>,
+    /// Holders of [`Spared`].
     spared: Cell<usize>,
 }
 
-/// Which operation a command is, and when all of it was there.
-#[derive(Clone, Copy, Debug)]
-pub struct Clock {
-    /// The operation code.
-    pub operation_code: u8,
-    /// When it began.
-    pub began: Time,
-}
-
-/// A command on its way through a unit.
-pub struct Ran {
-    /// The connection's name for the task.
-    pub task: TaskId,
-    /// Who asks.
-    pub nexus: NexusId,
-    /// What is asked.
-    pub command: scsi::Command,
-    /// What the residual is counted from.
-    pub way: Way,
-    /// Since when.
-    pub clock: Clock,
-}
-
-/// Which way the initiator expects data to go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// It has none, and wants none.
-    Neither,
-    /// From the initiator.
-    Out,
-    /// To the initiator, perhaps both ways: the residual is counted from what it gets.
-    In,
-}
-
-/// A command that may end at once.
-#[derive(Clone, Copy)]
-pub struct Brief<'a> {
-    /// Who asks.
-    pub nexus: NexusId,
-    /// What is asked.
-    pub command: scsi::CommandRef<'a>,
-    /// What the residual is counted from.
-    pub way: Way,
-    /// Since when.
-    pub clock: Clock,
-}
-
-/// A command that has ended, with the connection's name for its task.
-pub struct Done {
-    /// The connection's name for the task.
-    pub task: TaskId,
-    /// Since when it ran.
-    pub clock: Clock,
-    /// How it ended.
-    pub end: End,
-}
-
-/// How a command ended.
-pub struct End {
-    /// What came of it.
-    pub outcome: Outcome,
-    /// Data-out bytes that it brought.
-    pub written: u64,
-    /// Data-out bytes that its CDB names: what the residual of a command that does not read is counted from. Of one that gives
-    /// data though none was expected, nothing.
-    pub needed: Option<u64>,
-    /// When that was.
-    pub ended: Time,
-}
-
-impl Way {
-    /// The way of what was announced.
-    pub fn of(out_bytes: u32, in_bytes: u32) -> Self {
-        match (out_bytes, in_bytes) {
-            (0, 0) => Self::Neither,
-            (_, 0) => Self::Out,
-            _ => Self::In,
-        }
-    }
-
-    /// What a command takes that takes nothing: see [`End::needed`].
-    pub fn of_nothing(self) -> Option<u64> {
-        (self == Self::Out).then_some(0)
-    }
-}
-
-/// What a command takes of the initiator's data: nothing of it when it is refused, or gives data. `None` when the residual is
-/// that of what it gives.
-fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: Way) -> Option<u64> {
-    match (way, scsi::judge(cdb, shape)) {
-        (Way::In, _) => None,
-        (Way::Neither, Ok(need)) if need.data_in > 0 => None,
-        (_, Ok(need)) => Some(need.data_out),
-        (_, Err(_)) => Some(0),
-    }
-}
-
-/// Runs a command on its unit.
-pub async fn run<W: World>(unit: Rc<Unit<W>>, ran: Ran) -> Done {
-    let Ran { task, nexus, command, way, clock } = ran;
-    let metered = unit.meter.begin(&unit.world, &unit.latencies, clock);
-    let written = command.data_out.len() as u64;
-    let needed = needed_by(command.cdb, &unit.logical_unit.shape(), way);
-    let cdb = command.cdb;
-    let number = unit.tracer.begin();
-    let outcome = unit.logical_unit.execute(nexus, command).await;
-    if outcome.status == Status::ReservationConflict {
-        unit.tell_of_conflict(nexus, cdb);
-    }
-    let ended = metered.end();
-    unit.trace_end(number, &Ended { nexus, cdb, clock, ended, written, outcome: &outcome });
-    Done { task, clock, end: End { outcome, written, needed, ended } }
-}
-
-impl Ran {
-    /// The command, to be looked at.
-    pub fn brief(&self) -> Brief<'_> {
-        Brief { nexus: self.nexus, command: self.command.borrowed(), way: self.way, clock: self.clock }
-    }
-}
-
-/// Runs a command that ends before anything else happens; `None` of one that may not, which has not begun then.
-#[inline]
-pub fn run_at_once<W: World>(unit: &Unit<W>, brief: Brief<'_>) -> Option<End> {
-    let Brief { nexus, command, way, clock } = brief;
-    let outcome = unit.logical_unit.execute_at_once(nexus, command)?;
-    let written = command.data_out.len() as u64;
-    let needed = match outcome.status {
-        _ if way == Way::In => None,
-        // It is done, so its CDB names what came, or none of it.
-        Status::Good if written > 0 => Some(if outcome.data_in.is_empty() { written } else { 0 }),
-        _ => needed_by(command.cdb, &unit.logical_unit.shape(), way),
-    };
-    if outcome.status == Status::ReservationConflict {
-        unit.tell_of_conflict(nexus, command.cdb);
-    }
-    let ended = unit.world.now();
-    unit.meter.pass(&unit.latencies, clock, ended);
-    let number = unit.tracer.begin();
-    unit.trace_end(number, &Ended { nexus, cdb: command.cdb, clock, ended, written, outcome: &outcome });
-    Some(End { outcome, written, needed, ended })
-}
-
-/// Answers a command for a unit that is not there any more.
-pub fn absent(ran: Ran) -> Done {
-    let outcome = scsi::absent::execute(ran.command.cdb, &[]);
-    let end = End { outcome, written: 0, needed: ran.way.of_nothing(), ended: ran.clock.began };
-    Done { task: ran.task, clock: ran.clock, end }
+/// What a unit is made of.
+pub struct Parts<W: World> {
+    /// The volume's identity.
+    pub id: VolumeId,
+    /// The volume's name.
+    pub name: VolumeName,
+    /// What holds its data.
+    pub backend: Backend,
+    /// The device.
+    pub store: Store<W>,
+    /// True when no host may write it.
+    pub read_only: bool,
+    /// What counts its commands.
+    pub meter: Rc<Meter>,
+    /// What is kept for its hosts.
+    pub host_state: HostState<W>,
 }
 
 impl<W: World> Unit<W> {
-    /// A unit that no nexus reaches yet, of what holds its blocks; true when no host may write them.
-    pub fn new(
-        seat: &Rc<Seat<W>>,
-        id: VolumeId,
-        name: VolumeName,
-        backend: Backend,
-        (store, read_only): (Store<W>, bool),
-    ) -> Self {
+    /// A unit that no front end serves yet.
+    pub fn new(parts: Parts<W>) -> Self {
+        let Parts { id, name, backend, store, read_only, meter, host_state } = parts;
+        let (latencies, policy, faces, spared) = Default::default();
         let store = Rc::new(store);
-        let options = scsi::Options {
-            provisioning: match backend {
-                Backend::Ram | Backend::Null => scsi::Provisioning::Thin,
-                Backend::Pool { .. } | Backend::File { .. } => scsi::Provisioning::Full,
-            },
-            transfer_bytes_max: seat.limits.transfer_bytes_max,
-            read_only,
-            ..scsi::Options::default()
-        };
-        let keeper = Rc::new(ReservationKeeper::new(seat, id, None));
-        let logical_unit = LogicalUnit::new(store.clone(), identity(id), options)
-            .with_keeper(keeper)
-            .with_neighbours(Rc::new(Neighbourhood::new(seat)));
-        let logical_unit = match backend {
-            // What is ordered must go on after a restart, and a file has no place beside it where that could be kept. What memory
-            // holds is gone then.
-            Backend::File { .. } => logical_unit,
-            Backend::Ram | Backend::Null | Backend::Pool { .. } => {
-                let encrypted = matches!(backend, Backend::Pool { encrypted: true, .. });
-                logical_unit.with_sanitizer(Rc::new(Sanitation::new(seat, id, encrypted)))
-            }
-        };
-        let world = seat.world.clone();
-        let (meter, latencies, tracer, nexuses, policy, spared) = Default::default();
-        let conflicts = Repeats::told_to(world.clone(), seat.events.clone(), event::RESERVED);
-        Self {
-            id,
-            name,
-            backend,
-            logical_unit,
-            store,
-            world,
-            meter,
-            latencies,
-            tracer,
-            nexuses,
-            policy,
-            conflicts,
-            spared,
-        }
+        Self { id, name, backend, meter, latencies, store, read_only, policy, host_state, faces, spared }
     }
 
-    /// The unit's commands are counted by `meter`, with those of others.
-    pub fn metered_by(self, meter: Rc<Meter>) -> Self {
-        Self { meter, ..self }
+    /// Front ends serve it by these from now on.
+    pub(crate) fn set_faces(&self, faces: Vec<Weak<dyn FrontUnit>>) {
+        *self.faces.borrow_mut() = faces;
     }
 
-    /// What hosts reserve of the unit, and order of it, is kept in `pool`, and `kept` is what was kept before.
-    pub fn reserved_in(self, seat: &Rc<Seat<W>>, pool: PoolCatalog<W>, kept: Kept) -> Self {
-        let keeper = Rc::new(ReservationKeeper::new(seat, self.id, Some(pool)));
-        let logical_unit = self.logical_unit.with_keeper(keeper);
-        logical_unit.restore(kept);
-        Self { logical_unit, ..self }
+    /// What front ends have made of it, as far as it is served.
+    fn faces(&self) -> Vec<Rc<dyn FrontUnit>> {
+        self.faces.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The unit is served so through the portal groups.
-    pub async fn set_port_groups(&self, groups: &[scsi::PortGroup]) {
-        self.logical_unit.set_port_groups(groups).await;
+    fn tell(&self, what: impl Fn(&dyn FrontUnit)) {
+        self.faces().iter().for_each(|face| what(&**face));
     }
 
-    /// `nexus` reaches the unit from `initiator` through `port` from now on.
-    pub fn attach(
-        &self,
-        nexus: NexusId,
-        initiator: InitiatorPort,
-        port: TargetPort,
-        incoming: Arc<Incoming>,
-        read_only: bool,
-    ) {
-        self.nexuses.borrow_mut().insert(nexus, initiator.name.clone());
-        self.logical_unit.attach(nexus, initiator, Rc::new(port));
-        self.logical_unit.set_incoming(nexus, incoming);
-        self.logical_unit.set_read_only(nexus, read_only);
+    /// True when no host may write it.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
     }
 
-    /// `nexus` is lost; its commands have ended before.
-    pub fn detach(&self, nexus: NexusId) {
-        self.nexuses.borrow_mut().remove(&nexus);
-        self.logical_unit.detach(nexus);
+    /// What was kept for its hosts when it was opened.
+    pub fn host_state(&self) -> Vec<u8> {
+        self.host_state.found()
     }
 
-    /// The unit is removed from what `nexus` sees, which goes on and is answered.
-    pub fn withdraw(&self, nexus: NexusId) {
-        self.nexuses.borrow_mut().remove(&nexus);
-        self.logical_unit.withdraw(nexus);
+    /// True when what is kept for its hosts outlives a restart.
+    pub fn keeps_host_state(&self) -> bool {
+        self.host_state.is_kept()
+    }
+
+    /// Keeps `bytes` for its hosts in place of what was kept before.
+    ///
+    /// *Durability*: when it returns. *Errors*: there is no place, or the pool takes no change.
+    pub async fn keep_host_state(&self, bytes: Vec<u8>) -> Result<(), NotKept> {
+        self.host_state.keep(self.id, bytes).await
     }
 
     /// How many sessions have sent a command to the unit, and are still there.
     pub fn sessions(&self) -> usize {
-        self.nexuses.borrow().len()
+        self.faces().iter().map(|face| face.sessions()).sum()
     }
 
     /// Runs `change`, after which the unit may show something else, and tells its initiators.
@@ -327,7 +126,7 @@ impl<W: World> Unit<W> {
             Some(volume) => volume.replace(change).await?,
             None => change.await?,
         };
-        self.logical_unit.medium_may_have_changed();
+        self.tell(|face| face.content_replaced());
         Ok(changed)
     }
 
@@ -341,12 +140,12 @@ impl<W: World> Unit<W> {
     /// *Errors*: what the device below says, or `Unsupported` for `back` without a log; writes are then acknowledged
     /// as before, and everything else holds.
     pub async fn set_policy(&self, policy: VolumePolicy) -> Result<(), IoError> {
-        self.logical_unit.set_removable(policy.removable);
+        self.tell(|face| face.set_removable(policy.removable));
         let Some(volume) = self.store.policed() else { return Ok(()) };
         let set = volume.set_policy(&policy_of(&policy)).await;
         let write = if set.is_ok() { policy.write } else { self.policy.get().write };
         self.policy.set(VolumePolicy { write, ..policy });
-        self.logical_unit.set_write_cache(write == WritePolicy::BackVolatile);
+        self.tell(|face| face.set_write_cache(write == WritePolicy::BackVolatile));
         set
     }
 
@@ -377,45 +176,19 @@ impl<W: World> Unit<W> {
         }
     }
 
-    /// `nexus` sees other units beside this one than before, or may write where it might not.
-    pub fn inventory_changed(&self, nexus: NexusId, read_only: bool) {
-        self.logical_unit.set_read_only(nexus, read_only);
-        self.logical_unit.lun_inventory_changed(nexus);
-    }
-
-    /// `nexus` sees the unit where it saw another one before.
-    pub fn took_the_place_of_another(&self, nexus: NexusId) {
-        self.logical_unit.took_the_place_of_another(nexus);
-    }
-
-    /// `nexus` has read the list of units.
-    pub fn inventory_reported(&self, nexus: NexusId) {
-        self.logical_unit.lun_inventory_reported(nexus);
-    }
-
-    /// Commands of `nexus` ended with a connection of its session.
-    pub fn commands_lost(&self, nexus: NexusId) {
-        self.logical_unit.commands_lost(nexus);
-    }
-
-    /// Carries out a task management function.
-    pub async fn manage(&self, nexus: NexusId, function: TaskManagement) -> ManagementOutcome {
-        self.logical_unit.manage(nexus, function).await
-    }
-
     /// The unit has grown, and its initiators are told.
     pub fn capacity_changed(&self) {
-        self.logical_unit.capacity_changed();
+        self.tell(|face| face.capacity_changed());
     }
 
     /// Initiators are told that the pool of the unit has reached a threshold (38/07).
     pub fn soft_threshold_reached(&self) {
-        self.logical_unit.soft_threshold_reached();
+        self.tell(|face| face.soft_threshold_reached());
     }
 
     /// Initiators are told of thresholds that they have set and that others have crossed.
     pub fn check_thresholds(&self) {
-        self.logical_unit.check_thresholds();
+        self.tell(|face| face.check_thresholds());
     }
 
     /// True when blocks take space as they are written.
@@ -423,13 +196,8 @@ impl<W: World> Unit<W> {
         block::BlockDevice::space(&*self.store).is_some()
     }
 
-    /// What CDBs are judged against.
-    pub fn shape(&self) -> scsi::Shape {
-        self.logical_unit.shape()
-    }
-
     /// The device under the unit.
-    pub fn store(&self) -> &Store<W> {
+    pub fn store(&self) -> &Rc<Store<W>> {
         &self.store
     }
 
@@ -455,21 +223,53 @@ impl<W: World> Unit<W> {
     }
 
     fn counters(&self) -> VolumeCounters {
-        let counted = self.logical_unit.statistics();
-        VolumeCounters {
-            reads: counted.reads,
-            writes: counted.writes,
-            read_bytes: counted.read_bytes,
-            written_bytes: counted.written_bytes,
-            errors: counted.errors,
-            conflicts: counted.conflicts,
+        let mut counters = VolumeCounters::default();
+        self.faces().iter().for_each(|face| face.count(&mut counters));
+        counters
+    }
+
+    /// Nothing is written by a host's order to destroy what it holds any more, before the volume serves anew.
+    pub async fn stop_sanitizing(&self) {
+        for face in self.faces() {
+            face.stop_sanitizing().await;
+        }
+    }
+
+    /// True while somebody needs what it holds: see [`Spared`].
+    pub fn is_spared(&self) -> bool {
+        self.spared.get() > 0
+    }
+
+    /// What holds a command for `extent` before it goes below; `None` when it is on its way.
+    pub fn hold(&self, extent: block::Extent) -> Option<TaskStage> {
+        let hold = match &*self.store {
+            Store::Volume(volume) => volume.hold(extent),
+            Store::Volume512(sectors) => sectors.device().hold(volume::blocks_of_sectors(extent)),
+            Store::File(_) | Store::Ram(_) | Store::Null(_) => None,
+        };
+        hold.map(|hold| match hold {
+            Hold::Limit => TaskStage::Limit,
+            Hold::Room => TaskStage::Cache,
+        })
+    }
+
+    /// Where commands are that nothing above holds, and the disk that they wait for, where one is known.
+    pub fn below(&self, seat: &Seat<W>) -> (TaskStage, Option<DiskName>) {
+        match &self.backend {
+            Backend::File { .. } => (TaskStage::Disk, None),
+            Backend::Ram | Backend::Null => (TaskStage::Running, None),
+            Backend::Pool { .. } => {
+                let pools = seat.pools.borrow();
+                let pool = self.name.pool().and_then(|name| pools.get(name));
+                pool.map_or((TaskStage::Running, None), |pool| pool.where_commands_wait())
+            }
         }
     }
 
     /// How the unit is.
     pub fn report(&self) -> VolumeReport {
         let geometry = block::BlockDevice::geometry(&*self.store);
-        VolumeReport {
+        let mut report = VolumeReport {
             name: self.name.clone(),
             id: self.id,
             size: Size::new(geometry.bytes()),
@@ -482,9 +282,31 @@ impl<W: World> Unit<W> {
             policy: self.store.policed().map(|_| self.policy.get()),
             cache: self.cache_report(),
             copy: None,
-            reservation: self.reservation_report(),
-            sanitize: self.sanitize_report(),
+            reservation: None,
+            sanitize: None,
+        };
+        self.faces().iter().for_each(|face| face.describe(&mut report));
+        report
+    }
+}
+
+/// While it lives, what the unit holds is not destroyed by a host's order: somebody needs it.
+pub struct Spared<W: World>(Rc<Unit<W>>);
+
+impl<W: World> Spared<W> {
+    /// `None` of a unit that is being sanitized.
+    pub fn of(unit: Rc<Unit<W>>) -> Option<Self> {
+        if unit.faces().iter().any(|face| face.is_being_sanitized()) {
+            return None;
         }
+        unit.spared.set(unit.spared.get() + 1);
+        Some(Self(unit))
+    }
+}
+
+impl<W: World> Drop for Spared<W> {
+    fn drop(&mut self) {
+        self.0.spared.set(self.0.spared.get() - 1);
     }
 }
 
@@ -494,13 +316,13 @@ pub const ACTIVITIES_MAX: usize = 128;
 /// What hosts have done with units at home here: the next ones after this one, in the order of their identities.
 pub fn activities<W: World>(seat: &Seat<W>, after: Option<VolumeId>) -> Vec<VolumeActivity> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let units = seat.units.borrow();
+    let units = seat.units();
     units.range((from, Bound::Unbounded)).take(ACTIVITIES_MAX).map(|(_, unit)| unit.activity()).collect()
 }
 
 /// The reports of all units at home here.
 pub fn reports<W: World>(seat: &Seat<W>) -> Vec<VolumeReport> {
-    let mut reports: Vec<VolumeReport> = seat.units.borrow().values().map(|unit| unit.report()).collect();
+    let mut reports: Vec<VolumeReport> = seat.units().values().map(|unit| unit.report()).collect();
     reports.sort_by(|a, b| a.name.cmp(&b.name));
     for (name, pool) in &*seat.pools.borrow() {
         // Sorted by name, those of one pool stand together.
@@ -530,21 +352,4 @@ pub fn report<W: World>(seat: &Seat<W>, id: VolumeId, name: &VolumeName) -> Opti
         pool.describe_space(std::slice::from_mut(&mut report));
     }
     Some(report)
-}
-
-/// Who a volume is to its hosts: everything follows from its identity, so it is the same on every path,
-/// after every restart and on every node.
-fn identity(id: VolumeId) -> scsi::Identity {
-    let uuid = id.to_bytes();
-    // NAA 6, locally assigned: the first half byte says so, the rest comes from the identity, which is random.
-    let mut naa = uuid;
-    naa[0] = 0x60 | (naa[0] & 0x0f);
-    scsi::Identity {
-        vendor: "BLOCKYRD".to_owned(),
-        product: "Volume".to_owned(),
-        revision: env!("CARGO_PKG_VERSION_MAJOR").to_owned() + "." + env!("CARGO_PKG_VERSION_MINOR"),
-        serial: id.to_string().replace('-', ""),
-        naa,
-        uuid,
-    }
 }

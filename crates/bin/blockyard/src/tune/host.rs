@@ -39,7 +39,7 @@ impl Terms {
     /// Those of this version.
     pub fn ours() -> Self {
         let limits = Limits::of(Budget { shards: 1, buffer_bytes: 1 << 20, cache_bytes: 0 });
-        let offer = limits.target_config().login.offer;
+        let offer = dataplane::target_config(&limits).login.offer;
         Self {
             commands: limits.commands_per_session,
             segment_bytes: offer.data_segment_bytes_max,

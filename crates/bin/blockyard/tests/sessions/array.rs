@@ -1,6 +1,6 @@
 //! The data plane on a simulated machine: two volumes that two hosts see through one portal.
 
-use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
 use model::{
     Access, Backend, Call, Chap, Demand, Host, Initiators, LatencyReport, Name, NodeId, NodeIdentity, Order, Portal,
     PortalPolicy, Presentation, Proof, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, Secret,
@@ -64,7 +64,7 @@ impl Array {
         let mut inbox = Some(inbox);
         for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = Seat::take(machine.clone(), ticket);
+            let seat = IscsiShard::start(machine.clone(), ticket);
             if let Some(inbox) = inbox {
                 let (_, address_changes) = mailbox::channel();
                 let facts = Facts {

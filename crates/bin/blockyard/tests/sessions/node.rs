@@ -4,7 +4,7 @@ use crate::array::{OPEN, TARGET, identity, initiator, pool_secret, portal};
 use crate::host::{Host, Login};
 use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Unpresent};
 use control::{Control, Engine, Settings, Store, Wanted};
-use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
 use model::{EventCode, Level, Name, PoolReport, PoolState, Size, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -88,7 +88,7 @@ impl Node {
         let mut inbox = Some(inbox);
         for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = Seat::take(machine.clone(), ticket);
+            let seat = IscsiShard::start(machine.clone(), ticket);
             if let Some(inbox) = inbox {
                 let (_, address_changes) = mailbox::channel();
                 let facts = Facts {

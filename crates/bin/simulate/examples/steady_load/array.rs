@@ -2,7 +2,7 @@
 
 use crate::counted::{CountedWorld, Counter};
 use anyhow::{Result, anyhow};
-use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
 use model::{
     Access, Backend, Call, GroupSpec, Host, Initiators, Level, MemberSize, Name, NodeId, NodeIdentity, Order, PoolId,
     Portal, PortalPolicy, Presentation, Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
@@ -41,7 +41,7 @@ impl Array {
         let node = NodeIdentity { id: NodeId::from_bytes([1; 16]), name: name("array")?, seat: [2; 16], machine: None };
         for ticket in tickets::<CountedWorld>(limits, &StreamOptions::default()) {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = Seat::take(CountedWorld::new(machine, counter), ticket);
+            let seat = IscsiShard::start(CountedWorld::new(machine, counter), ticket);
             if let Some(orders) = orders {
                 let (_, address_changes) = mailbox::channel();
                 let facts = Facts {

@@ -107,7 +107,7 @@ impl<W: World> Conductor<W> {
         self.look_again(replacement).await;
         if !shown.is_empty() {
             self.enter_volumes(home, &shown);
-            self.publish_access().await;
+            self.publish_volumes().await;
         }
         Ok(report)
     }

@@ -78,7 +78,7 @@ impl<W: World> Conductor<W> {
         }
         self.openings.ended.raise();
         let (report, _) = opened?;
-        self.publish_access().await;
+        self.publish_volumes().await;
         Ok(report)
     }
 

@@ -154,7 +154,7 @@ impl<W: World> Conductor<W> {
             self.look_again(disk).await;
         }
         self.enter_volumes(home, &shown);
-        self.publish_access().await;
+        self.publish_volumes().await;
         Ok(report)
     }
 
@@ -163,7 +163,7 @@ impl<W: World> Conductor<W> {
         self.admit_no_copy(name)?;
         // Hosts lose the volumes first: nothing is written while the groups are marked clean.
         self.volumes.borrow_mut().retain(|volume, _| volume.pool() != Some(name));
-        self.publish_access().await;
+        self.publish_volumes().await;
         let pool = name.clone();
         self.at(home, move |seat| pool::close(seat, pool)).await?;
         self.forget_pool(name).await;

@@ -47,7 +47,7 @@ impl<W: World> Conductor<W> {
         let home = self.home_of(&new.snapshot)?;
         let report = self.at(home, move |seat| pool::clone_snapshot(seat, new)).await?;
         self.volumes.borrow_mut().insert(report.name.clone(), VolumeHome { id: report.id, home, serves: true });
-        self.publish_access().await;
+        self.publish_volumes().await;
         Ok(report)
     }
 

@@ -32,10 +32,10 @@ impl<W: World> Conductor<W> {
         if self.stopped.replace(true) {
             return Ok(Report::Done);
         }
-        self.portals.borrow_mut().clear();
+        self.front.close_portals();
         let mut unended = Vec::new();
-        if self.within(SESSIONS_MAX, self.end_sessions()).await.is_none() {
-            let tasks = self.task_reports().await;
+        if self.within(SESSIONS_MAX, self.front.end_sessions()).await.is_none() {
+            let tasks = self.front.tasks().await;
             tasks.iter().take(NAMED_MAX).for_each(tell_of);
             tracing::warn!(
                 commands = tasks.len(),

@@ -1,8 +1,8 @@
 //! Which volumes are open, and where.
 
-use super::{Conductor, VolumeHome};
+use super::{Conductor, VolumeHome, engine_gone};
 use crate::{pool, unit};
-use model::{Backend, Refusal, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
+use model::{Backend, LatencyReport, Refusal, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
 use shard::World;
 use std::collections::BTreeSet;
 
@@ -27,7 +27,7 @@ impl<W: World> Conductor<W> {
             }
         };
         self.volumes.borrow_mut().insert(name, VolumeHome { id, home, serves: true });
-        self.publish_access().await;
+        self.publish_volumes().await;
         Ok(report)
     }
 
@@ -60,15 +60,9 @@ impl<W: World> Conductor<W> {
         self.at(home, move |seat| pool::set_policy(seat, name, policy)).await
     }
 
-    pub(super) async fn clear_reservations(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
-        let VolumeHome { id, home, .. } = self.volume_home(name)?;
-        let name = name.clone();
-        self.at(home, move |seat| unit::clear_reservations(seat, id, name)).await
-    }
-
     pub(super) async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
         let VolumeHome { id, home, .. } = self.volume_home(name)?;
-        if self.access.borrow().presentations.iter().any(|presentation| presentation.volume_id == id) {
+        if self.front.presents(id) {
             let message = format!("volume {name} is presented to a host");
             return Err(Refusal::new(
                 code::VOLUME_IN_USE,
@@ -85,7 +79,7 @@ impl<W: World> Conductor<W> {
         })
         .await?;
         self.volumes.borrow_mut().remove(name);
-        self.publish_access().await;
+        self.publish_volumes().await;
         Ok(())
     }
 
@@ -127,6 +121,15 @@ impl<W: World> Conductor<W> {
         let VolumeHome { id, home, .. } = self.volumes.borrow().get(name).copied()?;
         let name = name.clone();
         self.seat.call(home, move |seat| async move { unit::report(&seat, id, &name) }).await.flatten()
+    }
+
+    /// How long the commands of the volume took.
+    pub(super) async fn latencies(&self, name: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {
+        let home = self.volume_home(name)?;
+        let told = self.seat.call(home.home, move |seat| async move {
+            seat.unit(home.id).map(|unit| unit.latencies()).unwrap_or_default()
+        });
+        told.await.ok_or_else(engine_gone)
     }
 
     pub(super) fn volume_home(&self, name: &VolumeName) -> Result<VolumeHome, Refusal> {

@@ -3,8 +3,8 @@
 use super::{Connection, TargetRecord};
 use crate::access::Place;
 use crate::nexus::NexusName;
+use crate::scsi_unit::{Done, Ran, ScsiUnit};
 use crate::session::Session;
-use crate::unit::{Done, Ran, Unit};
 use iscsi::chap::{Algorithm, Auth, ChapPolicy, Credential, Mutual, Secret};
 use iscsi::pdu::Tsih;
 use iscsi::target::SendTargets;
@@ -18,11 +18,11 @@ use std::rc::Rc;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
     pub(super) fn answer_login(&mut self, question: LoginQuestion) {
-        let now = self.seat.world.now();
+        let now = self.shard.world.now();
         if let Some(place) = &self.place {
             place.asked();
         }
@@ -38,7 +38,7 @@ where
     pub(super) fn answer_proven(&mut self) {
         let question = self.asker.clone().expect("who is proven has asked");
         if let Some(turn) = self.turn.take() {
-            turn.succeeded(self.seat.world.now());
+            turn.succeeded(self.shard.world.now());
         }
         let session = match question.tsih {
             Tsih(0) => self.place(&question),
@@ -47,11 +47,11 @@ where
         if let Err(NoSession::Refused(status)) = session {
             self.why = self.why_without_session(status);
         }
-        self.machine.place(session, self.seat.world.now());
+        self.machine.place(session, self.shard.world.now());
     }
 
     fn judge_login(&mut self, question: &LoginQuestion) -> Result<Grant, LoginStatus> {
-        let view = self.seat.access.borrow().clone();
+        let view = self.shard.access.borrow().clone();
         let host = view.host_of(question.initiator_name.as_str(), self.ends.peer.ip());
         let host = host.ok_or_else(|| {
             let known = view.host_named(question.initiator_name.as_str());
@@ -82,7 +82,7 @@ where
         })?;
         if auth.chap().is_some() {
             let (initiator, address) = (question.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
-            self.turn = self.seat.registry.begin_proof(initiator, address, self.seat.world.now());
+            self.turn = self.shard.registry.begin_proof(initiator, address, self.shard.world.now());
             if self.turn.is_none() {
                 self.why = Some(RefusedWhy::HeldBack { host: host.name.clone() });
                 return Err(LoginStatus::ServiceUnavailable);
@@ -94,8 +94,8 @@ where
 
     /// The session that is asked for is there, is the asker's, and takes connections here.
     fn find(&mut self, question: &LoginQuestion, tsih: Tsih) -> Result<Tsih, LoginStatus> {
-        let view = self.seat.access.borrow().clone();
-        let found = self.seat.registry.find(&nexus_of(question), tsih.0).ok_or(LoginStatus::SessionDoesNotExist)?;
+        let view = self.shard.access.borrow().clone();
+        let found = self.shard.registry.find(&nexus_of(question), tsih.0).ok_or(LoginStatus::SessionDoesNotExist)?;
         let (id, entry) = found;
         // All connections of a session are within one portal group (RFC 7143 §4.1.1).
         if view.policy_at(entry.portal).tag != view.policy_at(self.ends.portal).tag {
@@ -107,7 +107,7 @@ where
 
     /// A new session here, or the portal that it belongs to.
     fn place(&mut self, question: &LoginQuestion) -> Result<Tsih, NoSession> {
-        let view = self.seat.access.borrow().clone();
+        let view = self.shard.access.borrow().clone();
         if question.session_type != SessionType::Normal {
             return self.admit();
         }
@@ -117,14 +117,14 @@ where
             Place::OneOf(candidates) => candidates,
         };
         let nexus = nexus_of(question);
-        let chosen = self.seat.registry.choose(&nexus, &candidates, view.access.balance, self.seat.world.now());
+        let chosen = self.shard.registry.choose(&nexus, &candidates, view.access.balance, self.shard.world.now());
         let Some(portal) = chosen else { return self.admit() };
         tracing::info!(peer = %self.ends.peer, initiator = nexus.initiator, %portal, "sent to another portal");
         Err(NoSession::Elsewhere(view.policy_at(portal).for_hosts(portal)))
     }
 
     fn admit(&mut self) -> Result<Tsih, NoSession> {
-        let (id, tsih) = self.seat.registry.admit().ok_or(LoginStatus::OutOfResources)?;
+        let (id, tsih) = self.shard.registry.admit().ok_or(LoginStatus::OutOfResources)?;
         self.admitted = Some(id);
         Ok(Tsih(tsih))
     }
@@ -135,7 +135,7 @@ where
             return self.hand_over(facts);
         }
         let id = self.admitted.expect("nobody enters full feature phase without our grant");
-        let (session, predecessors) = Session::enter(&self.seat, id, facts, self.ends, self.tell.clone());
+        let (session, predecessors) = Session::enter(&self.shard, id, facts, self.ends, self.tell.clone());
         tracing::info!(peer = %self.ends.peer, initiator = facts.identity.initiator_name.as_str(), "logged in");
         self.session = Some(session);
         self.note_connections();
@@ -146,7 +146,7 @@ where
     /// What the asker may hear of: targets that show it something, at portals that it can reach.
     pub(super) fn targets(&self, which: &SendTargets) -> Vec<TargetRecord> {
         let Some(session) = &self.session else { return Vec::new() };
-        let view = self.seat.access.borrow().clone();
+        let view = self.shard.access.borrow().clone();
         let Some(host) = view.host_of(session.initiator(), self.ends.peer.ip()) else { return Vec::new() };
         let portals = view.portals_for(self.ends.portal, self.ends.peer.ip());
         let asked = |name: &str| match which {

@@ -1,10 +1,11 @@
 //! Commands: to the unit's home, and the answer back into the machine.
 
 use super::{Connection, Progress};
+use crate::iscsi_shard::{Errand, Message};
 use crate::reach::Reach;
-use crate::seat::{Errand, Letter};
+use crate::scsi_unit::{self, Done, End, Ran, ScsiUnit, Way};
 use crate::session::Session;
-use crate::unit::{self, Clock, Done, End, Ran, Unit, Way};
+use crate::unit::Clock;
 use iscsi::pdu::TaskAttribute;
 use iscsi::target::{Command, Response};
 use scsi::{Outcome, Status, Waiting};
@@ -19,7 +20,7 @@ const REPORT_LUNS: u8 = 0xA0;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
     /// Starts a command; one that ends at once is answered at once.
@@ -28,7 +29,7 @@ where
         let task = command.task;
         let waiting = command.enrolment.as_ref().and_then(|enrolment| enrolment.downcast_ref::<Waiting>());
         let cleared = waiting.and_then(Waiting::cleared);
-        let began = *self.moment.get_or_insert_with(|| self.seat.world.now());
+        let began = *self.moment.get_or_insert_with(|| self.shard.world.now());
         let clock = Clock { operation_code: command.cdb.first().copied().unwrap_or_default(), began };
         if let Some(status) = cleared {
             // Another initiator has cleared the task set meanwhile, or the unit was removed: it is over (SAM-5, TAS).
@@ -40,7 +41,7 @@ where
         let lun = command.lun.0;
         // What came for the unit that was there before, and has waited for its data, is not the present one's.
         let is_its = |reach: &&mut Reach<W>| waiting.is_none_or(|waiting| waiting.is_in(&reach.incoming));
-        let found = session.find(lun).filter(is_its).map(|reach| (reach.entry, reach.unit(&self.seat)));
+        let found = session.find(lun).filter(is_its).map(|reach| (reach.entry, reach.unit(&self.shard)));
         let nexus = session.nexus();
         let reports_luns = command.cdb.first() == Some(&REPORT_LUNS);
         let (Some((entry, unit)), false) = (found, reports_luns) else {
@@ -51,16 +52,16 @@ where
         };
         let declined = command.declined;
         let command = scsi_command(command);
-        if entry.home != self.seat.index {
+        if entry.home != self.shard.index {
             let ran = Ran { task, nexus, command, way, clock };
             let errand = Errand { unit: entry.unit, ran, back: self.back.clone() };
             self.errands += 1;
-            self.seat.post(entry.home, Letter::Execute(errand));
+            self.shard.post(entry.home, Message::Execute(errand));
             return;
         }
         let ran = Ran { task, nexus, command, way, clock };
-        let Some(unit) = unit else { return self.respond(unit::absent(ran)) };
-        let end = if declined { None } else { unit::run_at_once(&unit, ran.brief()) };
+        let Some(unit) = unit else { return self.respond(scsi_unit::absent(ran)) };
+        let end = if declined { None } else { scsi_unit::run_at_once(&unit, ran.brief()) };
         if let Some(end) = end {
             self.respond(Done { task, clock, end });
         } else if let Poll::Ready(done) = self.running.start((self.run)(unit, ran)) {
@@ -78,7 +79,7 @@ where
         while let Poll::Ready(Some(done)) = self.returns.poll_receive(cx) {
             self.errands -= 1;
             // It has been on its way since.
-            self.respond(Done { end: End { ended: self.seat.world.now(), ..done.end }, ..done });
+            self.respond(Done { end: End { ended: self.shard.world.now(), ..done.end }, ..done });
             progress = true;
         }
         while let Poll::Ready(Some(managed)) = self.managed.poll_receive(cx) {

@@ -2,10 +2,11 @@
 
 use super::Connection;
 use crate::access::LunEntry;
+use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
+use crate::peers::begin;
 use crate::registry::{Entry, Notice};
-use crate::seat::{Seat, begin};
-use crate::unit::{Done, Ran, Unit};
+use crate::scsi_unit::{Done, Ran, ScsiUnit};
 use futures_util::future::join_all;
 use iscsi::TaskId;
 use iscsi::pdu::{TaskFunction, TaskFunctionOutcome};
@@ -27,7 +28,7 @@ pub(super) struct Managed {
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
     pub(super) fn manage(&mut self, request: TaskManagement) {
@@ -53,21 +54,21 @@ where
         match found {
             Err(outcome) => self.machine.respond_task_management(request.task, outcome),
             Ok((units, function)) => {
-                let (seat, back) = (self.seat.clone(), self.manage_back.clone());
+                let (shard, back) = (self.shard.clone(), self.manage_back.clone());
                 self.managing += 1;
-                let world = seat.world.clone();
+                let world = shard.world.clone();
                 let ends = (request.function == TaskFunction::TargetColdReset)
                     .then(|| (session.id, session.initiator().to_owned(), session.target().to_owned()));
                 begin(&world, async move {
                     let reset: BTreeSet<VolumeId> = units.iter().map(|entry| entry.unit).collect();
-                    let outcome = manage_all(&seat, units, nexus, function).await;
+                    let outcome = manage_all(&shard, units, nexus, function).await;
                     if let (Some((id, initiator, target)), TaskFunctionOutcome::Complete) = (ends, outcome) {
                         tracing::warn!(
                             initiator,
                             target,
                             "a host resets the target: the sessions that share its volumes end"
                         );
-                        end_others(&seat, id, &target, &reset);
+                        end_others(&shard, id, &target, &reset);
                     }
                     // A connection stays until its functions are done, so somebody listens.
                     let _ = back.send(Managed { task: request.task, outcome });
@@ -87,16 +88,16 @@ fn about(units: Option<Vec<LunEntry>>, function: scsi::TaskManagement) -> About 
 /// and whoever sees none of them is none of the asking host's business.
 ///
 /// Source: RFC 7143 §11.5.1.
-fn end_others<W: World>(seat: &Seat<W>, own: SessionId, target: &str, reset: &BTreeSet<VolumeId>) {
-    let view = seat.access.borrow().clone();
+fn end_others<W: World>(shard: &IscsiShard<W>, own: SessionId, target: &str, reset: &BTreeSet<VolumeId>) {
+    let view = shard.access.borrow().clone();
     let Some(own_target) = view.target_of(target) else { return };
     let sees = |entry: &Entry| {
         let host = view.host_of(&entry.nexus.initiator, entry.peer.ip());
         let tag = view.policy_at(entry.portal).tag;
-        host.is_some_and(|host| seat.luns(own_target, host, tag).values().any(|lun| reset.contains(&lun.unit)))
+        host.is_some_and(|host| shard.luns(own_target, host, tag).values().any(|lun| reset.contains(&lun.unit)))
     };
     let concerns = |(id, entry): &(SessionId, Arc<Entry>)| *id != own && entry.nexus.target == target && sees(entry);
-    for (_, entry) in seat.registry.sessions().into_iter().filter(concerns) {
+    for (_, entry) in shard.registry.sessions().into_iter().filter(concerns) {
         // Nobody waits for its end: two that reset at the same time would wait for each other.
         let (gone, _) = mailbox::channel();
         // One that is just ending need not be told.
@@ -106,16 +107,16 @@ fn end_others<W: World>(seat: &Seat<W>, own: SessionId, target: &str, reset: &BT
 
 /// Begins with all units at once: commands that come behind the function are not affected by it.
 async fn manage_all<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<IscsiShard<W>>,
     units: Vec<LunEntry>,
     nexus: NexusId,
     function: scsi::TaskManagement,
 ) -> TaskFunctionOutcome {
     let one = async |LunEntry { unit, home, .. }: LunEntry| {
-        if home == seat.index {
-            return Some(manage_one(seat, unit, nexus, function).await);
+        if home == shard.index {
+            return Some(manage_one(shard, unit, nexus, function).await);
         }
-        seat.call(home, move |seat| async move { manage_one(&seat, unit, nexus, function).await }).await
+        shard.call(home, move |shard| async move { manage_one(&shard, unit, nexus, function).await }).await
     };
     let mut outcome = TaskFunctionOutcome::Complete;
     for managed in join_all(units.into_iter().map(one)).await {
@@ -129,12 +130,12 @@ async fn manage_all<W: World>(
 }
 
 async fn manage_one<W: World>(
-    seat: &Seat<W>,
+    shard: &IscsiShard<W>,
     unit: VolumeId,
     nexus: NexusId,
     function: scsi::TaskManagement,
 ) -> ManagementOutcome {
-    match seat.unit(unit) {
+    match shard.unit(unit) {
         Some(unit) => unit.manage(nexus, function).await,
         // It is gone, and nothing of it runs: only a single task may be asked for that is not there.
         None if matches!(function, scsi::TaskManagement::AbortTask(_)) => ManagementOutcome::TaskDoesNotExist,

@@ -2,7 +2,7 @@
 
 use super::Connection;
 use crate::access::canonical;
-use crate::unit::{Done, Ran, Unit};
+use crate::scsi_unit::{Done, Ran, ScsiUnit};
 use model::{LocalAddress, Subject, SubjectKind, event};
 use shard::{PathFacts, Stream, World};
 use std::future::Future;
@@ -15,12 +15,12 @@ const WIRE_BYTES_MAX: u32 = 65_000;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
     /// A way that takes smaller packets than the portal's interface sends is an event, once for each connection and size.
     pub(super) fn look_at_ways(&mut self) {
-        let view = self.seat.access.borrow().clone();
+        let view = self.shard.access.borrow().clone();
         let host = self.session.as_ref().map(|session| session.initiator().to_owned()).unwrap_or_default();
         for path in self.paths.iter_mut().flatten() {
             let (portal, peer) = (canonical(path.ends.portal), canonical(path.ends.peer));
@@ -28,7 +28,7 @@ where
             let Some((bytes, why)) = narrower(local, way) else { continue };
             if path.told_mtu_bytes.replace(bytes) != Some(bytes) {
                 let sentence = sentence(&host, peer, portal, local, bytes, why);
-                self.seat.raise(event::PATH_MTU, Subject::new(SubjectKind::Portal, &portal), sentence);
+                self.shard.engine.raise(event::PATH_MTU, Subject::new(SubjectKind::Portal, &portal), sentence);
             }
         }
     }

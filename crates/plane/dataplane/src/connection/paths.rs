@@ -3,13 +3,13 @@
 use super::gate::UnitGate;
 use super::{Connection, Progress};
 use crate::access::canonical;
+use crate::iscsi_shard::IscsiShard;
 use crate::joiner::Joiner;
 use crate::recording::{Recorder, Tape};
 use crate::registry::{Notice, is_at};
-use crate::seat::Seat;
+use crate::scsi_unit::{Done, Ran, ScsiUnit};
 use crate::session::Ends;
 use crate::turns::Turn;
-use crate::unit::{Done, Ran, Unit};
 use iscsi::target::ConnectionFacts;
 use iscsi::{Gathered, Negotiated, shorten};
 use model::{ConnectionReport, ConnectionState, WireEnds};
@@ -32,10 +32,11 @@ pub(super) struct Path<W: World> {
 
 impl<W: World> Path<W> {
     /// A connection that has just been made.
-    pub(super) fn new(stream: W::Stream, seat: &Seat<W>) -> Self {
+    pub(super) fn new(stream: W::Stream, shard: &IscsiShard<W>) -> Self {
         let mut path = Self::of(stream, Vec::new());
-        let tapes = seat.recordings.of(path.ends.peer.ip(), None).into_iter();
-        path.recorders = tapes.map(|tape| Recorder::from_the_start(tape, path.wire_ends(), seat.world.now())).collect();
+        let tapes = shard.recordings.of(path.ends.peer.ip(), None).into_iter();
+        path.recorders =
+            tapes.map(|tape| Recorder::from_the_start(tape, path.wire_ends(), shard.world.now())).collect();
         path
     }
 
@@ -52,7 +53,7 @@ impl<W: World> Path<W> {
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
     /// Receives once from each connection, and handles what came.
@@ -61,12 +62,12 @@ where
         for slot in 0..self.paths.len() {
             let Some(path) = &mut self.paths[slot] else { continue };
             if path.has_more {
-                self.handle(slot, 0, self.seat.world.now(), turn);
+                self.handle(slot, 0, self.shard.world.now(), turn);
                 progress = true;
                 continue;
             }
             for recorder in &mut path.recorders {
-                recorder.find_heard(self.machine.under_way(slot), self.seat.world.now());
+                recorder.find_heard(self.machine.under_way(slot), self.shard.world.now());
             }
             let space = self.machine.receive_into(slot);
             if space.is_empty() {
@@ -75,7 +76,7 @@ where
             match path.stream.poll_read(cx, space) {
                 Poll::Pending => continue,
                 Poll::Ready(Ok(len)) if len > 0 => {
-                    let now = self.seat.world.now();
+                    let now = self.shard.world.now();
                     path.recorders.iter_mut().for_each(|recorder| recorder.heard(&space[..len], now));
                     self.handle(slot, len, now, turn);
                 }
@@ -88,7 +89,7 @@ where
 
     /// Handles what came, as much of it as a round may.
     fn handle(&mut self, slot: usize, len: usize, now: Time, turn: &mut Turn) {
-        let mut gate = UnitGate { session: self.session.as_mut(), seat: &self.seat, moment: now };
+        let mut gate = UnitGate { session: self.session.as_mut(), shard: &self.shard, moment: now };
         let has_more = self.machine.handle_some(slot, len, turn.take_pdus(), now, &mut gate);
         if let Some(path) = &mut self.paths[slot] {
             path.has_more = has_more;
@@ -104,7 +105,7 @@ where
         for slot in 0..self.paths.len() {
             progress |= self.send_on(slot, turn.bytes(), cx);
             if self.paths[slot].is_some() && self.machine.is_closed(slot) {
-                let now = self.seat.world.now();
+                let now = self.shard.world.now();
                 let path = self.paths[slot].take();
                 path.into_iter().flat_map(|path| path.recorders).for_each(|mut recorder| recorder.end_at(now));
                 self.note_connections();
@@ -126,7 +127,7 @@ where
         }
         let sent = path.stream.poll_write(cx, &slices);
         if let Poll::Ready(Ok(len)) = sent {
-            path.recorders.iter_mut().for_each(|recorder| recorder.said(&slices, len, self.seat.world.now()));
+            path.recorders.iter_mut().for_each(|recorder| recorder.said(&slices, len, self.shard.world.now()));
         }
         drop(slices);
         match sent {
@@ -160,16 +161,16 @@ where
         let path = self.paths[0].take().map(|path| (path.stream.into_handle(), path.recorders));
         let (Some(joining), Some((stream, recorders)), Some(id)) = (joining, path, self.admitted) else { return };
         tracing::info!(peer = %self.ends.peer, cid = facts.identity.cid.0, "one more connection of a session");
-        self.seat.registry.tell(id, Notice::Join(Box::new(Joiner { joining, stream, recorders })));
+        self.shard.registry.tell(id, Notice::Join(Box::new(Joiner { joining, stream, recorders })));
     }
 
     /// Another connection has logged in to this session.
     pub(super) fn take_in(&mut self, joiner: Joiner) {
-        let stream = match self.seat.world.adopt_stream(joiner.stream) {
+        let stream = match self.shard.world.adopt_stream(joiner.stream) {
             Ok(stream) => stream,
             Err(error) => return tracing::warn!(%error, "a connection could not be taken over"),
         };
-        let Some(slot) = self.machine.join(&joiner.joining, self.seat.world.now()) else {
+        let Some(slot) = self.machine.join(&joiner.joining, self.shard.world.now()) else {
             return tracing::warn!(peer = %stream.peer_address(), "a session has all the connections that it may; connection closed");
         };
         let peer = stream.peer_address();
@@ -180,7 +181,7 @@ where
         self.paths[slot] = Some(path);
         self.look_at_ways();
         let session = self.session.as_ref().map(|session| session.id);
-        for tape in self.seat.recordings.of(peer.ip(), session) {
+        for tape in self.shard.recordings.of(peer.ip(), session) {
             self.record_on(slot, &tape);
         }
         self.note_connections();
@@ -201,7 +202,7 @@ where
             && !path.recorders.iter().any(|recorder| recorder.tells(tape))
         {
             let (heard, unsent_bytes) = (self.machine.under_way(slot), self.machine.unsent_bytes(slot));
-            let now = self.seat.world.now();
+            let now = self.shard.world.now();
             path.recorders.push(Recorder::under_way(tape.clone(), path.wire_ends(), heard, unsent_bytes, now));
         }
     }
@@ -232,6 +233,6 @@ where
             header_digest: facts.header_digest,
             data_digest: facts.data_digest,
         };
-        self.seat.registry.note_connections(session.id, self.machine.connections().map(report).collect());
+        self.shard.registry.note_connections(session.id, self.machine.connections().map(report).collect());
     }
 }

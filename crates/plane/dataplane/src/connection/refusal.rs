@@ -1,7 +1,7 @@
 //! Who was not let in, and why: told to the operator, who may have a mistake to mend.
 
 use super::Connection;
-use crate::unit::{Done, Ran, Unit};
+use crate::scsi_unit::{Done, Ran, ScsiUnit};
 use iscsi::{CloseReason, IscsiName, LoginStatus, SessionType, Unproven};
 use model::{ProofLack, RefusedLogin, RefusedWhy, Subject, SubjectKind, Timestamp, event};
 use shard::World;
@@ -15,7 +15,7 @@ const GUESSING_FROM: u32 = 5;
 impl<W, S, F> Connection<W, S, F>
 where
     W: World,
-    S: Fn(Rc<Unit<W>>, Ran) -> F,
+    S: Fn(Rc<ScsiUnit<W>>, Ran) -> F,
     F: Future<Output = Done>,
 {
     /// Somebody was not let in, which may be a mistake that an operator can mend.
@@ -41,7 +41,7 @@ where
             status: failed.status.to_string(),
             held_back_ms: u64::try_from(held_back.as_millis()).unwrap_or(u64::MAX),
             times: 1,
-            last: Timestamp::from_unix(self.seat.world.unix_seconds()),
+            last: Timestamp::from_unix(self.shard.world.unix_seconds()),
         };
         self.note_refusal(login);
     }
@@ -65,13 +65,13 @@ where
             }
             _ => tracing::warn!(%address, initiator, target, status, reason, "login refused"),
         }
-        self.seat.registry.refuse(login);
-        self.seat.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
+        self.shard.registry.refuse(login);
+        self.shard.engine.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
     }
 
     /// The proof was wrong: perhaps somebody guesses. How long the answer is held back.
     fn punish(&mut self) -> Duration {
-        let now = self.seat.world.now();
+        let now = self.shard.world.now();
         let (Some(turn), Some(asker)) = (&self.turn, &self.asker) else { return Duration::ZERO };
         let penalty = turn.failed(now);
         let (initiator, address) = (asker.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
@@ -83,10 +83,10 @@ where
                 "initiator {initiator}, or others at {address}, failed to prove themselves {} times; answers to such are held back",
                 penalty.failures
             );
-            self.seat.raise(event::GUESSING, Subject::new(SubjectKind::Host, &initiator), sentence);
+            self.shard.engine.raise(event::GUESSING, Subject::new(SubjectKind::Host, &initiator), sentence);
         }
         if !penalty.hold.is_zero() {
-            self.penalty = Some(Box::pin(self.seat.world.sleep_until(now + penalty.hold)));
+            self.penalty = Some(Box::pin(self.shard.world.sleep_until(now + penalty.hold)));
             if let Some(place) = &self.place {
                 place.hold();
             }
@@ -96,7 +96,7 @@ where
 
     /// What was to be proven, and was not.
     fn unproven(&self, why: Unproven) -> RefusedWhy {
-        let view = self.seat.access.borrow();
+        let view = self.shard.access.borrow();
         let (how, lack) = (why.to_string(), lack_of(why));
         let Some(asker) = &self.asker else { return RefusedWhy::Other };
         if asker.session_type == SessionType::Discovery && view.access.auth.discovery.is_some() {

@@ -121,7 +121,7 @@ pub async fn remove_log<W: World>(
 impl<W: World> OpenPool<W> {
     /// The units of the pool's volumes.
     pub(super) fn units(&self) -> Vec<Rc<Unit<W>>> {
-        let units = self.seat.units.borrow();
+        let units = self.seat.units();
         units.values().filter(|unit| unit.name.pool() == Some(&self.name)).cloned().collect()
     }
 

@@ -248,7 +248,7 @@ impl<W: World> OpenPool<W> {
 /// Hosts see the volumes of the pool no more, and operators hear why.
 fn stop_serving<W: World>(seat: &Seat<W>, pool: &Name, why: &str) {
     tracing::error!(%pool, why, "the pool is not ours any more; nothing is written to it");
-    seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(pool));
+    seat.withdraw_where(|unit| unit.name.pool() == Some(pool));
     let sentence = format!("pool {pool}: {why}; this node has stopped using the pool, and its volumes do not serve");
     seat.raise(event::POOL_FENCED, Subject::pool(pool), sentence);
 }

@@ -75,7 +75,7 @@ pub(super) async fn open_read_only<W: World>(
     if memory.is_exhausted() {
         // Whatever it has come to: something that the logs hold would not be shown.
         let name = opened.map_or_else(|_| found.catalog.name.clone(), |(pool, _)| pool.name.to_string());
-        seat.units.borrow_mut().retain(|_, unit| unit.name.pool().is_none_or(|pool| pool.as_str() != name));
+        seat.withdraw_where(|unit| unit.name.pool().is_some_and(|pool| pool.as_str() == name));
         return Err(too_much(&name, &why, seat.limits.read_only_bytes_max));
     }
     let (pool, volumes) = opened?;
@@ -153,7 +153,7 @@ async fn watch_marks<W: World>(
     }
     let Some(pool) = pool.upgrade() else { return };
     let _ = pool.overtaken.set("another node writes to its disks".to_owned());
-    seat.units.borrow_mut().retain(|_, unit| unit.name.pool() != Some(&pool.name));
+    seat.withdraw_where(|unit| unit.name.pool() == Some(&pool.name));
     let name = &pool.name;
     let sentence =
         format!("another node has opened pool {name}, which was read-only here; this node has stopped using it");

@@ -101,7 +101,7 @@ impl<W: World> OpenPool<W> {
     }
 
     fn thin_units(&self) -> Vec<Rc<Unit<W>>> {
-        let units = self.seat.units.borrow();
+        let units = self.seat.units();
         units.values().filter(|unit| unit.name.pool() == Some(&self.name) && unit.is_thin()).cloned().collect()
     }
 

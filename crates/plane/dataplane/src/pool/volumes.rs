@@ -6,15 +6,14 @@ use super::keys::new_key;
 use super::refusals::refusal;
 use super::{OpenPool, PoolVolume, copy, find};
 use crate::array::{Disk, Group};
-use crate::seat::Seat;
-use crate::unit::{Store, Unit, cache_id, policy_of};
+use crate::seat::{Seat, Withdrawn};
+use crate::unit::{HostState, Parts, Store, Unit, cache_id, policy_of};
 use block::{BlockDevice, Blocks};
 use cache::{CacheShard, PolicedVolume};
 use model::{
     Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, WritePolicy, code,
     first_few,
 };
-use scsi::Kept;
 use shard::World;
 use std::rc::Rc;
 use volume::{BLOCK_BYTES, Provisioning, Sectors, ThinPlan, ThinStatus, ThinVolume, Uuid, VolumePlan};
@@ -69,7 +68,7 @@ pub async fn resize_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName, size: 
     let id = pool.volume_id(&name)?;
     pool.pool.resize_volume(id, size.bytes()).await.map_err(|error| refusal(&error, &pool))?;
     let unit = pool.unit(id, &name)?;
-    if let Store::Volume512(sectors) = unit.store() {
+    if let Store::Volume512(sectors) = &**unit.store() {
         sectors.show(Blocks(size.bytes() / 512));
     }
     unit.capacity_changed();
@@ -83,18 +82,18 @@ pub async fn delete_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName) -> Res
     let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
     let id = pool.volume_id(&name)?;
     pool.admit_deletion(id, &name)?;
-    let unit = seat.units.borrow_mut().remove(&VolumeId::from_bytes(id.into_bytes()));
-    let written = match &unit {
-        Some(unit) => {
+    let withdrawn = seat.withdraw(VolumeId::from_bytes(id.into_bytes()));
+    let written = match &withdrawn {
+        Some(Withdrawn { unit, .. }) => {
             unit.stop_sanitizing().await;
             unit.write_through().await
         }
         None => Ok(()),
     };
     let deleted = pool.pool.delete_volume(id).await;
-    match (&deleted, unit) {
-        (Err(_), Some(unit)) => seat.serve(unit),
-        (Ok(()), Some(unit)) if written.is_err() => unit.throw_away().await,
+    match (&deleted, &withdrawn) {
+        (Err(_), Some(Withdrawn { unit, .. })) => seat.serve(unit.clone()),
+        (Ok(()), Some(Withdrawn { unit, .. })) if written.is_err() => unit.throw_away().await,
         _ => {}
     }
     if deleted.is_ok() {
@@ -272,17 +271,18 @@ impl<W: World> OpenPool<W> {
             return None;
         };
         let name = VolumeName::in_pool(self.name.clone(), own);
-        let Ok(kept) = Kept::parse(&self.pool.reservations(found.id)) else {
+        let kept = self.pool.reservations(found.id);
+        if !self.seat.understands(&kept) {
             self.hold_back(found.id, "what hosts have reserved or ordered of it cannot be read");
             return None;
-        };
+        }
         let id = VolumeId::from_bytes(found.id.into_bytes());
         Some(self.show_kept(id, name, found.backend, found.device, kept))
     }
 
     /// The volume, which is new, serves.
     pub(super) fn show(&self, id: VolumeId, name: VolumeName, backend: Backend, volume: PoolVolume<W>) -> VolumeReport {
-        self.show_kept(id, name, backend, volume, Kept::default())
+        self.show_kept(id, name, backend, volume, Vec::new())
     }
 
     /// The volume serves, with what hosts have reserved and ordered of it.
@@ -292,7 +292,7 @@ impl<W: World> OpenPool<W> {
         name: VolumeName,
         backend: Backend,
         volume: PoolVolume<W>,
-        kept: Kept,
+        kept: Vec<u8>,
     ) -> VolumeReport {
         debug_assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
         let block_bytes = volume.logical_block_bytes();
@@ -303,11 +303,10 @@ impl<W: World> OpenPool<W> {
             BLOCK_BYTES => Store::Volume(policed),
             _ => Store::Volume512(Sectors::new(policed)),
         };
-        let unit =
-            Unit::new(&self.seat, id, name, backend, (store, self.is_read_only())).metered_by(self.care.meter.clone());
-        let unit = unit.reserved_in(&self.seat, self.pool.clone(), kept);
-        let report = self.report_of(&unit);
-        self.seat.serve(Rc::new(unit));
-        report
+        let (read_only, meter) = (self.is_read_only(), self.care.meter.clone());
+        let host_state = HostState::in_pool(self.pool.clone(), kept);
+        let unit = Rc::new(Unit::new(Parts { id, name, backend, store, read_only, meter, host_state }));
+        self.seat.serve(unit.clone());
+        self.report_of(&unit)
     }
 }

@@ -1,6 +1,6 @@
 //! Volumes without a pool: memory, nothing, or somebody else's file.
 
-use super::{Store, Unit};
+use super::{HostState, Parts, Store, Unit};
 use crate::inspect;
 use crate::seat::Seat;
 use block::memory::{Null, Ram};
@@ -23,10 +23,11 @@ pub async fn open_alone<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result
         }
         Backend::Pool { .. } => unreachable!("volumes of pools are made by their pools"),
     };
-    let unit = Unit::new(&seat, spec.id, spec.name, spec.backend, (store, false));
-    let report = unit.report();
-    seat.serve(Rc::new(unit));
-    Ok(report)
+    let (id, name, backend) = (spec.id, spec.name, spec.backend);
+    let (read_only, meter, host_state) = (false, Rc::default(), HostState::none());
+    let unit = Rc::new(Unit::new(Parts { id, name, backend, store, read_only, meter, host_state }));
+    seat.serve(unit.clone());
+    Ok(unit.report())
 }
 
 /// Admits a path that is no member of a pool, of this node or another: hosts would write over what that holds. What cannot be looked at is
@@ -69,13 +70,13 @@ pub async fn resize_alone<W: World>(seat: &Rc<Seat<W>>, id: VolumeId, size: Size
             return Err(Refusal::new(code::FILE_UNUSABLE, message, hint));
         }
     }
-    unit.logical_unit.capacity_changed();
+    unit.capacity_changed();
     Ok(unit.report())
 }
 
 /// The volume does not serve any more.
 pub async fn close_alone<W: World>(seat: &Rc<Seat<W>>, id: VolumeId) -> Result<(), Refusal> {
-    seat.units.borrow_mut().remove(&id).map(|_| ()).ok_or_else(|| gone(id))
+    seat.withdraw(id).map(drop).ok_or_else(|| gone(id))
 }
 
 /// A volume that would shrink.

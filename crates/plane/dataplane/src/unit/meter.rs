@@ -1,10 +1,18 @@
 //! What the commands of hosts meet: how many there are, and how long they take.
 
-use super::Clock;
 use crate::latency::Latencies;
 use shard::{Time, World};
 use std::cell::Cell;
 use std::time::Duration;
+
+/// Which operation a command is, and when all of it was there.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    /// The operation code.
+    pub operation_code: u8,
+    /// When it began.
+    pub began: Time,
+}
 
 /// What commands have met since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

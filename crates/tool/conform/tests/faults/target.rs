@@ -1,6 +1,6 @@
 //! Our own target in this process: one shard, and a small volume in memory for everybody who tries it.
 
-use dataplane::{Budget, Facts, Limits, Seat, conduct, tickets};
+use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
 use model::{
     Access, Backend, Call, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy, Presentation,
     Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
@@ -22,7 +22,7 @@ pub fn start(luns: u16) -> SocketAddr {
     let ticket = tickets::<Uring>(limits, &StreamOptions::default()).pop().expect("a ticket for each shard");
     let (orders, inbox) = mailbox::channel();
     let serves = async move |world: Uring| {
-        let seat = Seat::take(world, ticket);
+        let seat = IscsiShard::start(world, ticket);
         let (_, address_changes) = mailbox::channel();
         let facts = Facts {
             io: "uring".to_owned(),

@@ -1,6 +1,6 @@
 //! The units of one shard.
 
-use super::Unit;
+use super::ScsiUnit;
 use model::VolumeId;
 use shard::World;
 use std::cell::{Cell, Ref, RefCell, RefMut};
@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// The units at home on one shard.
 pub struct Units<W: World> {
-    map: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
+    map: RefCell<BTreeMap<VolumeId, Rc<ScsiUnit<W>>>>,
     changes: Cell<u64>,
 }
 
@@ -21,12 +21,12 @@ impl<W: World> Default for Units<W> {
 
 impl<W: World> Units<W> {
     /// All of them.
-    pub fn borrow(&self) -> Ref<'_, BTreeMap<VolumeId, Rc<Unit<W>>>> {
+    pub fn borrow(&self) -> Ref<'_, BTreeMap<VolumeId, Rc<ScsiUnit<W>>>> {
         self.map.borrow()
     }
 
     /// All of them, to be changed: whoever knows one looks again.
-    pub fn borrow_mut(&self) -> RefMut<'_, BTreeMap<VolumeId, Rc<Unit<W>>>> {
+    pub fn borrow_mut(&self) -> RefMut<'_, BTreeMap<VolumeId, Rc<ScsiUnit<W>>>> {
         self.changes.set(self.changes.get() + 1);
         self.map.borrow_mut()
     }

@@ -3,8 +3,8 @@
 //! Off, a command looks at one byte beside the unit's other counters. On, a command that begins takes a number, and one that ends
 //! is copied into the ring: no lock, and nothing that another shard writes.
 
-use super::{Clock, Unit};
-use crate::seat::Seat;
+use super::ScsiUnit;
+use crate::unit::Clock;
 use block::BlockDevice;
 use model::{Refusal, TraceReport, Traced, TracedCommand, VolumeName, code};
 use scsi::{Cdb, NexusId, Outcome};
@@ -203,7 +203,7 @@ impl Sessions {
     }
 }
 
-impl<W: World> Unit<W> {
+impl<W: World> ScsiUnit<W> {
     /// The command that had `number` when it began has ended.
     #[inline]
     pub(super) fn trace_end(&self, number: Number, ended: &Ended<'_>) {
@@ -214,20 +214,20 @@ impl<W: World> Unit<W> {
 
     /// How its trace is.
     pub fn trace(&self) -> TraceReport {
-        self.tracer.report(&self.name, self.world.now())
+        self.tracer.report(&self.unit.name, self.world.now())
     }
 
     /// The unit is traced from now on: the last `commands` that have ended are kept.
     ///
     /// *Errors*: it is already; there is no room for so many.
-    pub fn start_trace(&self, seat: &Seat<W>, commands: u32) -> Result<TraceReport, Refusal> {
+    pub fn start_trace(&self, room: &TraceRoom, commands: u32) -> Result<TraceReport, Refusal> {
         if self.tracer.is_on.get() {
-            let message = format!("volume {} is traced already", self.name);
-            let hint = format!("take it out with blockyard volume trace {} --out, or --stop it", self.name);
+            let message = format!("volume {} is traced already", self.unit.name);
+            let hint = format!("take it out with blockyard volume trace {} --out, or --stop it", self.unit.name);
             return Err(Refusal::new(code::TRACED_ALREADY, message, hint));
         }
         let ring = Ring {
-            taken: seat.trace_room.take(commands)?,
+            taken: room.take(commands)?,
             since: self.world.now(),
             begun_unix_ns: u64::try_from(self.world.unix_time().as_nanos()).unwrap_or(u64::MAX),
             before: self.tracer.begun.get(),
@@ -247,11 +247,11 @@ impl<W: World> Unit<W> {
     pub fn take_trace(&self) -> Result<Traced, Refusal> {
         let ring = self.tracer.ring.borrow();
         let ring = ring.as_ref().ok_or_else(|| self.untraced())?;
-        let geometry = self.store.geometry();
+        let geometry = self.unit.store().geometry();
         // The oldest are behind the place of the next one.
         let (newer, older) = ring.commands.split_at(ring.next);
         Ok(Traced {
-            volume: self.name.clone(),
+            volume: self.unit.name.clone(),
             block_bytes: geometry.block_bytes,
             blocks: geometry.blocks.0,
             begun_unix_ns: ring.begun_unix_ns,
@@ -273,11 +273,11 @@ impl<W: World> Unit<W> {
     }
 
     fn untraced(&self) -> Refusal {
-        let message = format!("volume {} is not traced", self.name);
+        let message = format!("volume {} is not traced", self.unit.name);
         Refusal::new(
             code::TRACE_UNKNOWN,
             message,
-            format!("start it with blockyard volume trace {} --start", self.name),
+            format!("start it with blockyard volume trace {} --start", self.unit.name),
         )
     }
 }

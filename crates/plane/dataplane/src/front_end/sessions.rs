@@ -1,13 +1,11 @@
 //! One session: how it is, and its end.
 
-use super::{Conductor, engine_gone, questions};
+use super::{IscsiFront, questions};
 use crate::nexus::SessionId;
 use crate::recording::{Scope, Tape};
 use crate::registry::{Entry, Notice};
 use futures_util::future::{Either, select};
-use model::{
-    CommandWindow, LatencyReport, Recordable, Recordings, Refusal, SessionDetail, SessionEnd, VolumeName, code,
-};
+use model::{CommandWindow, Recordable, Recordings, Refusal, SessionDetail, SessionEnd, code};
 use shard::World;
 use shard::mailbox;
 use std::pin::pin;
@@ -23,19 +21,19 @@ const SOONER: Duration = Duration::from_millis(100);
 /// How often we look whether it has.
 const LOOK: Duration = Duration::from_millis(50);
 
-impl<W: World> Conductor<W> {
+impl<W: World> IscsiFront<W> {
     pub(super) async fn session_detail(&self, id: u32) -> Result<SessionDetail, Refusal> {
         let (_, entry) = self.session(id)?;
         let (tell, told) = mailbox::channel();
         // A session that is just ending says nothing.
         let _ = entry.notices.send(Notice::TellWindow { tell });
         let window: Option<CommandWindow> =
-            match select(pin!(told.receive()), pin!(self.seat.world.sleep(ANSWER_TIME))).await {
+            match select(pin!(told.receive()), pin!(self.shard.world.sleep(ANSWER_TIME))).await {
                 Either::Left((window, _)) => window,
                 Either::Right(_) => None,
             };
         let roles = self.reservation_roles().await;
-        let (view, now) = (self.seat.access.borrow().clone(), self.seat.world.now());
+        let (view, now) = (self.shard.access.borrow().clone(), self.shard.world.now());
         Ok(SessionDetail {
             session: questions::session_report(&entry, &view, &roles, now),
             window,
@@ -47,11 +45,11 @@ impl<W: World> Conductor<W> {
     pub(super) async fn end_session(&self, id: u32, now: bool) -> Result<SessionEnd, Refusal> {
         let (key, entry) = self.session(id)?;
         if !now {
-            let until = self.seat.world.now() + (LOGOUT_TIME - SOONER);
+            let until = self.shard.world.now() + (LOGOUT_TIME - SOONER);
             let _ = entry.notices.send(Notice::MoveAway { within: LOGOUT_TIME });
-            while self.seat.world.now() < until {
-                self.seat.world.sleep(LOOK).await;
-                if !self.seat.registry.is_here(key) {
+            while self.shard.world.now() < until {
+                self.shard.world.sleep(LOOK).await;
+                if !self.shard.registry.is_here(key) {
                     return Ok(SessionEnd::LoggedOut);
                 }
             }
@@ -84,12 +82,12 @@ impl<W: World> Conductor<W> {
             Recordable::Session(id) => Scope::Session(self.session(id)?.0),
             Recordable::From(network) => Scope::From(network),
         };
-        let tape = Tape::new(scope, self.seat.limits.recording_bytes_max, time, &self.seat.world);
-        let number = self.seat.recordings.begin(tape.clone()).ok_or_else(|| {
-            let message = format!("{} recordings run already", self.seat.limits.recordings_max);
+        let tape = Tape::new(scope, self.shard.limits.recording_bytes_max, time, &self.shard.world);
+        let number = self.shard.recordings.begin(tape.clone()).ok_or_else(|| {
+            let message = format!("{} recordings run already", self.shard.limits.recordings_max);
             Refusal::new(code::LIMIT_REACHED, message, "wait until one has ended, or end one")
         })?;
-        for (_, entry) in self.seat.registry.sessions() {
+        for (_, entry) in self.shard.registry.sessions() {
             // A session that is just ending is not recorded.
             let _ = entry.notices.send(Notice::Record(tape.clone()));
         }
@@ -98,9 +96,9 @@ impl<W: World> Conductor<W> {
 
     /// What was recorded since this was asked last, as soon as there is something; nothing of one that does not run.
     pub(super) async fn next_recorded(&self, number: u64) -> Recordings {
-        match self.seat.recordings.find(number) {
+        match self.shard.recordings.find(number) {
             Some(tape) => {
-                let until = self.seat.world.sleep_until(tape.until());
+                let until = self.shard.world.sleep_until(tape.until());
                 if let Either::Left((told, _)) = select(pin!(tape.next()), pin!(until)).await {
                     return told;
                 }
@@ -113,24 +111,16 @@ impl<W: World> Conductor<W> {
 
     /// Nothing more is recorded; what was not asked for.
     pub(super) async fn stop_recording(&self, number: u64) -> Recordings {
-        let tape = self.seat.recordings.find(number);
-        self.seat.recordings.end(number);
+        let tape = self.shard.recordings.find(number);
+        self.shard.recordings.end(number);
         match tape {
             Some(tape) => tape.next().await,
             None => Recordings { is_over: true, ..Recordings::default() },
         }
     }
 
-    pub(super) async fn latencies(&self, volume: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {
-        let home = self.volume_home(volume)?;
-        let told = self.seat.call(home.home, move |seat| async move {
-            seat.unit(home.id).map(|unit| unit.latencies()).unwrap_or_default()
-        });
-        told.await.ok_or_else(engine_gone)
-    }
-
     fn session(&self, id: u32) -> Result<(SessionId, Arc<Entry>), Refusal> {
-        let mut sessions = self.seat.registry.sessions().into_iter();
+        let mut sessions = self.shard.registry.sessions().into_iter();
         sessions.find(|(_, entry)| u32::from(entry.tsih) == id).ok_or_else(|| {
             Refusal::new(code::SESSION_UNKNOWN, format!("there is no session {id}"), "see blockyard session list")
         })

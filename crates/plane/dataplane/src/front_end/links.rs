@@ -1,6 +1,6 @@
 //! Links below portals that go down and come back.
 
-use super::Conductor;
+use super::IscsiFront;
 use crate::links::Links;
 use model::{LocalAddress, Subject, SubjectKind, event};
 use shard::World;
@@ -8,7 +8,7 @@ use shard::mailbox::Receiver;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
-impl<W: World> Conductor<W> {
+impl<W: World> IscsiFront<W> {
     /// Goes by the links as they are told of. New sessions are not sent to a portal without a link. Those that are there stay: they
     /// cannot be asked over a dead link, may survive a short one, and end by their own timers.
     pub(super) async fn watch_links(self: Rc<Self>, changes: Receiver<Vec<LocalAddress>>) {
@@ -29,11 +29,11 @@ impl<W: World> Conductor<W> {
             (false, Some(why)) => {
                 let sentence =
                     format!("hosts cannot reach portal {portal}: {why}; no session is sent there until that is mended");
-                self.seat.raise(event::PORTAL_LINK_DOWN, subject, sentence);
+                self.shard.engine.raise(event::PORTAL_LINK_DOWN, subject, sentence);
             }
             (true, None) => {
                 let sentence = format!("portal {portal} has its link back, and takes sessions again");
-                self.seat.raise(event::PORTAL_LINK_UP, subject, sentence);
+                self.shard.engine.raise(event::PORTAL_LINK_UP, subject, sentence);
             }
             _ => {}
         }

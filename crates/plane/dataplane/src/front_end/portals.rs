@@ -1,6 +1,6 @@
 //! Portals: opened, closed, and sessions shared out over them.
 
-use super::Conductor;
+use super::IscsiFront;
 use crate::access::{Place, canonical};
 use crate::links::Links;
 use crate::nexus::SessionId;
@@ -21,7 +21,7 @@ const ROUND: Duration = Duration::from_secs(3);
 /// How often sessions are asked to move for one change of the portals.
 const ROUNDS_MAX: u32 = 100;
 
-impl<W: World> Conductor<W> {
+impl<W: World> IscsiFront<W> {
     /// Listens on the address.
     pub(super) fn open_portal(&self, address: SocketAddr) -> Result<PortalReport, Refusal> {
         if self.portals.borrow().contains_key(&address) {
@@ -31,7 +31,7 @@ impl<W: World> Conductor<W> {
                 "choose another address or port",
             ));
         }
-        let portal = OpenPortal::open(&self.seat, address, self.next_connection.clone()).map_err(|error| {
+        let portal = OpenPortal::open(&self.shard, address, self.next_connection.clone()).map_err(|error| {
             Refusal::new(
                 code::PORTAL_UNUSABLE,
                 format!("cannot listen on {address}: {error}"),
@@ -41,7 +41,7 @@ impl<W: World> Conductor<W> {
         let OpenPortal { address, also_ipv4, .. } = portal;
         self.portals.borrow_mut().insert(address, portal);
         self.tell_of_link(address, &Links::default());
-        let policy = self.seat.access.borrow().policy_at(address);
+        let policy = self.shard.access.borrow().policy_at(address);
         Ok(PortalReport { address, policy, state: PortalState::Open, also_ipv4, sessions: 0 })
     }
 
@@ -67,11 +67,11 @@ impl<W: World> Conductor<W> {
         if !self.ask_to_move(&mut asked) {
             return;
         }
-        let conductor = self.clone();
-        self.seat.world.spawn(async move {
+        let front = self.clone();
+        self.shard.world.spawn(async move {
             for _ in 0..ROUNDS_MAX {
-                conductor.seat.world.sleep(ROUND).await;
-                if conductor.sharing.get() != turn || !conductor.ask_to_move(&mut asked) {
+                front.shard.world.sleep(ROUND).await;
+                if front.sharing.get() != turn || !front.ask_to_move(&mut asked) {
                     return;
                 }
             }
@@ -80,14 +80,14 @@ impl<W: World> Conductor<W> {
 
     /// Asks one session of each initiator, of those that should move and were not asked yet; false when there are none.
     fn ask_to_move(&self, asked: &mut BTreeSet<SessionId>) -> bool {
-        let view = self.seat.access.borrow().clone();
-        let sessions = self.seat.registry.sessions();
+        let view = self.shard.access.borrow().clone();
+        let sessions = self.shard.registry.sessions();
         let may_not_stay = |entry: &Entry| {
             let goes = !entry.is_discovery() && view.policy_at(entry.portal).drained;
             goes && view.place_for(entry.portal, entry.peer.ip()) != Place::Nowhere
         };
         let groups = view.data_portals();
-        let surplus: BTreeSet<_> = groups.values().flat_map(|portals| self.seat.registry.surplus(portals)).collect();
+        let surplus: BTreeSet<_> = groups.values().flat_map(|portals| self.shard.registry.surplus(portals)).collect();
         let moves = |(id, entry): &&(SessionId, Arc<Entry>)| {
             asked.contains(id) || entry.is_reached() && (may_not_stay(entry) || surplus.contains(&entry.nexus))
         };

@@ -1,8 +1,8 @@
 //! Third-party copy: which units a session may copy between, and how they are asked where they have their homes.
 
+use super::{ScsiUnit, identity};
+use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
-use crate::seat::Seat;
-use crate::unit::{Unit, identity};
 use block::{BlockDevice, Extent, Geometry, Lba, Rope, Run, View};
 use model::VolumeId;
 use scsi::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours, Sense};
@@ -12,18 +12,18 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// Knows what the sessions see that reach the units of one shard.
-pub struct Neighbourhood<W: World>(Weak<Seat<W>>);
+pub struct Neighbourhood<W: World>(Weak<IscsiShard<W>>);
 
 impl<W: World> Neighbourhood<W> {
-    /// That of the units with their home at `seat`.
-    pub fn new(seat: &Rc<Seat<W>>) -> Self {
-        Self(Rc::downgrade(seat))
+    /// That of the units with their home at `shard`.
+    pub fn new(shard: &Rc<IscsiShard<W>>) -> Self {
+        Self(Rc::downgrade(shard))
     }
 
     fn seen_by(&self, asker: &CopyAsker) -> Option<Vec<Neighbour>> {
-        let seat = self.0.upgrade()?;
-        let view = seat.access.borrow().clone();
-        let name = seat.registry.host_of(SessionId(asker.nexus.0))?;
+        let shard = self.0.upgrade()?;
+        let view = shard.access.borrow().clone();
+        let name = shard.registry.host_of(SessionId(asker.nexus.0))?;
         let host = view.host(&name)?;
         let target = view.target_of(&asker.port.target_name)?;
         // What is shown under several numbers is one unit, and may be written when one of them may.
@@ -32,7 +32,7 @@ impl<W: World> Neighbourhood<W> {
             units.entry(entry.unit).or_insert((entry.home, true)).1 &= entry.read_only;
         }
         let neighbour = |(id, (home, read_only))| {
-            let unit: Rc<dyn CopyUnit> = Rc::new(AtHome { seat: seat.clone(), id, home });
+            let unit: Rc<dyn CopyUnit> = Rc::new(AtHome { shard: shard.clone(), id, home });
             Neighbour { identity: identity(id), read_only, unit }
         };
         Some(units.into_iter().map(neighbour).collect())
@@ -45,33 +45,33 @@ impl<W: World> Neighbours for Neighbourhood<W> {
     }
 
     fn now(&self) -> Duration {
-        self.0.upgrade().map_or(Duration::ZERO, |seat| Duration::from_nanos(seat.world.now().0))
+        self.0.upgrade().map_or(Duration::ZERO, |shard| Duration::from_nanos(shard.world.now().0))
     }
 
     fn random(&self, out: &mut [u8]) {
-        if let Some(seat) = self.0.upgrade() {
-            seat.world.random(out);
+        if let Some(shard) = self.0.upgrade() {
+            shard.world.random(out);
         }
     }
 }
 
 /// A unit on the shard that may touch it.
 struct AtHome<W: World> {
-    seat: Rc<Seat<W>>,
+    shard: Rc<IscsiShard<W>>,
     id: VolumeId,
     home: usize,
 }
 
 impl<W: World> AtHome<W> {
     /// Runs `work` with the unit on its own shard; `None` when it is not there.
-    async fn ask<R, F>(&self, work: impl FnOnce(Rc<Unit<W>>) -> F + Send + 'static) -> Option<R>
+    async fn ask<R, F>(&self, work: impl FnOnce(Rc<ScsiUnit<W>>) -> F + Send + 'static) -> Option<R>
     where
         R: Send + 'static,
         F: Future<Output = R> + 'static,
     {
         let id = self.id;
-        let asked = self.seat.call(self.home, move |seat| async move {
-            match seat.unit(id) {
+        let asked = self.shard.call(self.home, move |shard| async move {
+            match shard.unit(id) {
                 Some(unit) => Some(work(unit).await),
                 None => None,
             }
@@ -82,7 +82,7 @@ impl<W: World> AtHome<W> {
 
 impl<W: World> CopyUnit for AtHome<W> {
     fn geometry(&self) -> Copying<'_, Option<Geometry>> {
-        Box::pin(self.ask(|unit| async move { unit.store.geometry() }))
+        Box::pin(self.ask(|unit| async move { unit.unit.store().geometry() }))
     }
 
     fn read(&self, asker: CopyAsker, extent: Extent) -> Copying<'_, Result<Rope, Sense>> {

@@ -1,13 +1,14 @@
 //! The traces of volumes, which are kept where the volumes have their homes.
 
-use super::{Conductor, engine_gone};
-use crate::seat::Seat;
-use crate::unit::Unit;
+use super::IscsiFront;
+use crate::conductor::engine_gone;
+use crate::iscsi_shard::IscsiShard;
+use crate::scsi_unit::ScsiUnit;
 use model::{Refusal, TraceReport, Traced, VolumeName, code};
 use shard::World;
 use std::rc::Rc;
 
-impl<W: World> Conductor<W> {
+impl<W: World> IscsiFront<W> {
     /// How the trace of the volume is.
     pub(super) async fn trace(&self, volume: &VolumeName) -> Result<TraceReport, Refusal> {
         self.at_unit(volume, |_, unit| Ok(unit.trace())).await
@@ -15,7 +16,7 @@ impl<W: World> Conductor<W> {
 
     /// The volume is traced from now on.
     pub(super) async fn start_trace(&self, volume: &VolumeName, commands: u32) -> Result<TraceReport, Refusal> {
-        self.at_unit(volume, move |seat, unit| unit.start_trace(seat, commands)).await
+        self.at_unit(volume, move |shard, unit| unit.start_trace(&shard.trace_room, commands)).await
     }
 
     /// What the trace of the volume holds.
@@ -32,12 +33,12 @@ impl<W: World> Conductor<W> {
     async fn at_unit<R: Send + 'static>(
         &self,
         volume: &VolumeName,
-        work: impl FnOnce(&Seat<W>, Rc<Unit<W>>) -> Result<R, Refusal> + Send + 'static,
+        work: impl FnOnce(&IscsiShard<W>, Rc<ScsiUnit<W>>) -> Result<R, Refusal> + Send + 'static,
     ) -> Result<R, Refusal> {
-        let (home, name) = (self.volume_home(volume)?, volume.clone());
-        let done = self.seat.call(home.home, move |seat| async move {
-            match seat.unit(home.id) {
-                Some(unit) => work(&seat, unit),
+        let (home, name) = (self.home_of(volume)?, volume.clone());
+        let done = self.shard.call(home.home, move |shard| async move {
+            match shard.unit(home.id) {
+                Some(unit) => work(&shard, unit),
                 None => {
                     let message = format!("volume {name} does not serve now");
                     Err(Refusal::new(code::VOLUME_UNKNOWN, message, "`blockyard volume list` shows the volumes"))

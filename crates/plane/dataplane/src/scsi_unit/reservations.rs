@@ -1,9 +1,9 @@
-//! What hosts have reserved of a volume: kept in the catalog of its pool, and shown to the operator.
+//! What hosts have reserved of a volume: kept with the volume, and shown to the operator.
 
-use super::{Unit, reports};
-use crate::array::{Disk, Group};
+use super::ScsiUnit;
+use crate::iscsi_shard::IscsiShard;
 use crate::nexus::NexusName;
-use crate::seat::Seat;
+use crate::unit::{self, Unit};
 use model::{
     Refusal, RegistrationReport, ReservationKind, ReservationReport, ReservationRole, SessionReservation, Subject,
     SubjectKind, VolumeId, VolumeName, VolumeReport, code, event,
@@ -14,44 +14,40 @@ use scsi::{
 };
 use shard::World;
 use std::rc::{Rc, Weak};
-use volume::{PoolError, Uuid};
 
 /// How many registrations a report has.
 const REGISTRATIONS_SHOWN: usize = 256;
 
-/// The pool of a volume, as what keeps its reservations.
-pub type PoolCatalog<W> = volume::Pool<Disk<W>, Group<W>>;
-
 /// Keeps the reservations of one unit with its volume; of one without a pool nothing is kept.
 pub struct ReservationKeeper<W: World> {
-    seat: Weak<Seat<W>>,
-    id: VolumeId,
-    pool: Option<PoolCatalog<W>>,
+    shard: Weak<IscsiShard<W>>,
+    unit: Rc<Unit<W>>,
 }
 
 impl<W: World> ReservationKeeper<W> {
-    /// Keeps for the volume `id`, which lies in `pool`.
-    pub fn new(seat: &Rc<Seat<W>>, id: VolumeId, pool: Option<PoolCatalog<W>>) -> Self {
-        Self { seat: Rc::downgrade(seat), id, pool }
+    /// Keeps for the volume of `unit`.
+    pub fn new(shard: &Rc<IscsiShard<W>>, unit: &Rc<Unit<W>>) -> Self {
+        Self { shard: Rc::downgrade(shard), unit: unit.clone() }
     }
 }
 
 impl<W: World> Keeper for ReservationKeeper<W> {
     fn is_able(&self) -> bool {
-        self.pool.is_some()
+        self.unit.keeps_host_state()
     }
 
     fn keep(&self, kept: Vec<u8>) -> Keeping<'_> {
         Box::pin(async move {
-            let pool = self.pool.as_ref().ok_or(NotKept::Gone)?;
-            let committed = pool.keep_reservations(Uuid::from_bytes(self.id.to_bytes()), kept).await;
-            committed.map_err(|error| if error == PoolError::CatalogFull { NotKept::Full } else { NotKept::Gone })
+            self.unit.keep_host_state(kept).await.map_err(|why| match why {
+                unit::NotKept::Full => NotKept::Full,
+                unit::NotKept::Gone => NotKept::Gone,
+            })
         })
     }
 
     fn target_ports(&self) -> Vec<TargetPort> {
-        let seat = self.seat.upgrade();
-        seat.map_or_else(Vec::new, |seat| seat.access.borrow().ports_of(self.id))
+        let shard = self.shard.upgrade();
+        shard.map_or_else(Vec::new, |shard| shard.access.borrow().ports_of(self.unit.id))
     }
 }
 
@@ -59,11 +55,11 @@ impl<W: World> Keeper for ReservationKeeper<W> {
 ///
 /// *Durability*: when it returns.
 pub async fn clear_reservations<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<IscsiShard<W>>,
     id: VolumeId,
     name: VolumeName,
 ) -> Result<VolumeReport, Refusal> {
-    let unit = seat.unit(id).ok_or_else(|| {
+    let unit = shard.unit(id).ok_or_else(|| {
         let message = format!("volume {name} does not serve");
         Refusal::new(code::VOLUME_HELD, message, "look at blockyard event list")
     })?;
@@ -74,10 +70,9 @@ pub async fn clear_reservations<W: World>(
     })?;
     if let Some(before) = before {
         let sentence = format!("an operator has taken back what hosts had reserved of volume {name}: {}", of(&before));
-        seat.raise(event::RESERVATIONS_CLEARED, Subject::new(SubjectKind::Volume, &name), sentence);
+        shard.engine.raise(event::RESERVATIONS_CLEARED, Subject::new(SubjectKind::Volume, &name), sentence);
     }
-    let told = reports(&seat).into_iter().find(|report| report.id == id);
-    told.ok_or_else(|| {
+    unit::report(&shard.engine, id, &name).ok_or_else(|| {
         Refusal::new(code::VOLUME_UNKNOWN, format!("volume {name} is gone"), "see blockyard volume list")
     })
 }
@@ -89,7 +84,7 @@ fn of(report: &ReservationReport) -> String {
     format!("{kind}{holder}, {} registered", report.registered)
 }
 
-impl<W: World> Unit<W> {
+impl<W: World> ScsiUnit<W> {
     /// A command of `nexus` was refused because others have reserved the unit, as they have it now.
     ///
     /// Whom it names is who was in the way: a refusal ends its command at once, so the reservations that refused it are read
@@ -98,7 +93,7 @@ impl<W: World> Unit<W> {
         let port = self.logical_unit.initiator(nexus);
         let who = port.map_or("a session that is gone".to_owned(), |port| port.name);
         self.conflicts.happened(&who, || {
-            let (name, operation) = (&self.name, cdb.operation_name());
+            let (name, operation) = (&self.unit.name, cdb.operation_name());
             let report = self.reservation_report();
             let kind = report.as_ref().and_then(|report| report.kind);
             let registers = kind.is_none_or(ReservationKind::is_shared_by_registrants);
@@ -144,11 +139,11 @@ impl<W: World> Unit<W> {
 }
 
 /// What each nexus is to the reservations of the volumes that are at home here.
-pub fn roles<W: World>(seat: &Seat<W>) -> Vec<(NexusName, SessionReservation)> {
-    let of_unit = |unit: &Rc<Unit<W>>| {
+pub fn roles<W: World>(shard: &IscsiShard<W>) -> Vec<(NexusName, SessionReservation)> {
+    let of_unit = |unit: &Rc<ScsiUnit<W>>| {
         let ReservationStatus { kind, registrations, reserved_by, .. } = unit.logical_unit.reservations();
         let shared = kind.is_some_and(|kind| kind_of(kind).is_shared_by_registrants());
-        let volume = unit.name.clone();
+        let volume = unit.unit.name.clone();
         let registered = registrations.into_iter().map(move |one| {
             let role = match (one.is_holder, shared) {
                 (true, _) => ReservationRole::Holder,
@@ -158,14 +153,14 @@ pub fn roles<W: World>(seat: &Seat<W>) -> Vec<(NexusName, SessionReservation)> {
             let nexus = NexusName { initiator: one.initiator.name, isid: one.initiator.isid, target: one.target_name };
             (nexus, SessionReservation { volume: volume.clone(), role })
         });
-        let volume = unit.name.clone();
+        let volume = unit.unit.name.clone();
         let reserved = reserved_by.map(move |(initiator, target)| {
             let nexus = NexusName { initiator: initiator.name, isid: initiator.isid, target };
             (nexus, SessionReservation { volume, role: ReservationRole::Holder })
         });
         registered.chain(reserved).collect::<Vec<_>>()
     };
-    seat.units.borrow().values().flat_map(of_unit).collect()
+    shard.units.borrow().values().flat_map(of_unit).collect()
 }
 
 fn registration_report(registration: RegistrationStatus) -> RegistrationReport {

@@ -1,9 +1,9 @@
 //! Commands that have no answer yet.
 
-use super::Conductor;
+use super::IscsiFront;
+use crate::iscsi_shard::IscsiShard;
 use crate::registry::{Entry, Notice};
-use crate::seat::Seat;
-use crate::unit::{Place, Unit};
+use crate::scsi_unit::{Place, ScsiUnit};
 use futures_util::future::{Either, join_all, select};
 use iscsi::target::{Stage, Standing};
 use model::{DiskName, TaskReport, TaskStage, VolumeId, VolumeName};
@@ -21,17 +21,17 @@ const ANSWER_TIME: Duration = Duration::from_secs(1);
 /// Where tasks of units are, by the names that their connections have for them.
 type Places = BTreeMap<(VolumeId, NexusId, u32), (TaskStage, Option<DiskName>)>;
 
-impl<W: World> Conductor<W> {
+impl<W: World> IscsiFront<W> {
     pub(super) async fn task_reports(&self) -> Vec<TaskReport> {
         let mut places = Places::new();
-        for home in 0..self.seat.limits.shards {
-            places.extend(self.seat.call(home, |seat| async move { places_at(&seat) }).await.unwrap_or_default());
+        for home in 0..self.shard.limits.shards {
+            places.extend(self.shard.call(home, |shard| async move { places_at(&shard) }).await.unwrap_or_default());
         }
         let names: BTreeMap<VolumeId, VolumeName> =
             self.volumes.borrow().iter().map(|(name, home)| (home.id, name.clone())).collect();
-        let sessions = self.seat.registry.sessions();
+        let sessions = self.shard.registry.sessions();
         let told = join_all(sessions.iter().map(|(_, entry)| self.standing(entry))).await;
-        let now = self.seat.world.now();
+        let now = self.shard.world.now();
         let mut reports = Vec::new();
         for ((id, entry), standing) in sessions.iter().zip(told) {
             let luns = self.luns_of(entry);
@@ -51,14 +51,14 @@ impl<W: World> Conductor<W> {
         let (tell, told) = mailbox::channel();
         // A session that is just ending says nothing.
         let _ = entry.notices.send(Notice::TellTasks { tell });
-        match select(pin!(told.receive()), pin!(self.seat.world.sleep(ANSWER_TIME))).await {
+        match select(pin!(told.receive()), pin!(self.shard.world.sleep(ANSWER_TIME))).await {
             Either::Left((standing, _)) => standing.unwrap_or_default(),
             Either::Right(_) => Vec::new(),
         }
     }
 
     fn luns_of(&self, entry: &Entry) -> BTreeMap<u16, VolumeId> {
-        let view = self.seat.access.borrow().clone();
+        let view = self.shard.access.borrow().clone();
         let host = view.host(&entry.host);
         let target = view.target_of(&entry.nexus.target);
         let luns = target.zip(host).map(|(target, host)| view.luns(target, host, view.policy_at(entry.portal).tag));
@@ -67,11 +67,11 @@ impl<W: World> Conductor<W> {
 }
 
 /// Where the tasks of units are that are at home here.
-fn places_at<W: World>(seat: &Seat<W>) -> Places {
-    let units = seat.units.borrow();
-    let of_unit = |(&id, unit): (&VolumeId, &Rc<Unit<W>>)| {
+fn places_at<W: World>(shard: &IscsiShard<W>) -> Places {
+    let units = shard.units.borrow();
+    let of_unit = |(&id, unit): (&VolumeId, &Rc<ScsiUnit<W>>)| {
         let place = move |place: Place| ((id, place.nexus, place.task), (place.stage, place.disk));
-        unit.places(seat).into_iter().map(place)
+        unit.places(&shard.engine).into_iter().map(place)
     };
     units.iter().flat_map(of_unit).collect()
 }

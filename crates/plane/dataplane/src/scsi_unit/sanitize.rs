@@ -1,0 +1,124 @@
+//! SANITIZE of a volume: whether it may be, and the work behind the command.
+
+use super::ScsiUnit;
+use crate::iscsi_shard::IscsiShard;
+use crate::unit::Unit;
+use block::{Extent, IoError, IoErrorKind};
+use model::{Backend, SanitizeReport, Subject, SubjectKind, VolumeId, event};
+use scsi::{Replacing, Sanitizer};
+use shard::World;
+use std::rc::{Rc, Weak};
+
+/// Has one unit of a shard sanitized.
+pub struct Sanitation<W: World> {
+    shard: Weak<IscsiShard<W>>,
+    id: VolumeId,
+    encrypted: bool,
+}
+
+impl<W: World> Sanitation<W> {
+    /// For `unit`, whose home is `shard`.
+    pub fn new(shard: &Rc<IscsiShard<W>>, unit: &Unit<W>) -> Self {
+        let encrypted = matches!(unit.backend, Backend::Pool { encrypted: true, .. });
+        Self { shard: Rc::downgrade(shard), id: unit.id, encrypted }
+    }
+
+    /// Runs `look` with the unit, which may be gone.
+    fn with_unit<T>(&self, look: impl FnOnce(Rc<IscsiShard<W>>, Rc<ScsiUnit<W>>) -> T) -> Option<T> {
+        let shard = self.shard.upgrade()?;
+        let unit = shard.unit(self.id)?;
+        Some(look(shard, unit))
+    }
+}
+
+impl<W: World> Sanitizer for Sanitation<W> {
+    fn admits(&self) -> bool {
+        self.with_unit(|shard, unit| is_admitted(&shard, &unit)).unwrap_or(false)
+    }
+
+    fn has_key(&self) -> bool {
+        self.encrypted
+    }
+
+    fn replace_key(&self) -> Replacing<'_> {
+        Box::pin(async {
+            let gone = IoError::new(IoErrorKind::Gone, Extent::default());
+            let (shard, unit) = self.with_unit(|shard, unit| (shard, unit)).ok_or(gone)?;
+            shard.engine.pool_of(&unit.unit).ok_or(gone)?.replace_key(&unit.unit).await
+        })
+    }
+
+    fn begin(&self) {
+        self.with_unit(|shard, unit| shard.world.clone().spawn(carry_out(shard, unit)));
+    }
+}
+
+/// True when nobody else has or needs what the unit holds; else the operator hears why it is not sanitized.
+fn is_admitted<W: World>(shard: &Rc<IscsiShard<W>>, unit: &ScsiUnit<W>) -> bool {
+    let pool = shard.engine.pool_of(&unit.unit);
+    if !unit.unit.is_spared() && pool.is_none_or(|pool| !pool.shares_content_of(unit.unit.id)) {
+        return true;
+    }
+    let sentence = format!(
+        "a host asked for volume {} to be sanitized and was refused: its snapshots, or the one that it is a clone of, would \
+         keep what it holds; delete them first",
+        unit.unit.name
+    );
+    shard.engine.raise(event::SANITIZE_REFUSED, Subject::new(SubjectKind::Volume, &unit.unit.name), sentence);
+    false
+}
+
+/// The unit is sanitized, or that has failed, when it returns.
+async fn carry_out<W: World>(shard: Rc<IscsiShard<W>>, unit: Rc<ScsiUnit<W>>) {
+    let subject = || Subject::new(SubjectKind::Volume, &unit.unit.name);
+    shard.engine.raise(
+        event::SANITIZE_BEGAN,
+        subject(),
+        format!("volume {} is being sanitized: it does not serve", unit.unit.name),
+    );
+    // What waits in memory or in a log would be written later, over what is written now.
+    if let Err(error) = unit.unit.write_through().await {
+        tracing::warn!(volume = %unit.unit.name, %error, "what a volume has acknowledged cannot be written");
+    }
+    unit.logical_unit.carry_out_sanitize().await;
+    if unit.logical_unit.is_being_sanitized() || shard.unit(unit.unit.id).is_none() {
+        // It goes on when the volume serves again, if ever.
+        return;
+    }
+    if let Some(volume) = unit.unit.store().policed() {
+        volume.replace(async {}).await;
+    }
+    if let Err(error) = unit.unit.set_policy(unit.unit.policy()).await {
+        tracing::warn!(volume = %unit.unit.name, %error, "a volume is written through, against its policy");
+    }
+    if unit.logical_unit.has_failed_to_be_sanitized() {
+        let sentence =
+            format!("volume {} could not be sanitized, and does not serve until a host asks again", unit.unit.name);
+        shard.engine.raise(event::SANITIZE_FAILED, subject(), sentence);
+    } else {
+        shard.engine.raise(
+            event::SANITIZE_ENDED,
+            subject(),
+            format!("volume {} is sanitized, and serves again", unit.unit.name),
+        );
+    }
+}
+
+impl<W: World> ScsiUnit<W> {
+    /// How a SANITIZE fares, if one is under way or has failed.
+    pub(super) fn sanitize_report(&self) -> Option<SanitizeReport> {
+        let percent = self.logical_unit.sanitize_progress().map(|done| u8::try_from(u32::from(done) * 100 / 65_536));
+        match percent {
+            Some(percent) => Some(SanitizeReport::Running { percent: percent.unwrap_or(99) }),
+            None if self.logical_unit.has_failed_to_be_sanitized() => Some(SanitizeReport::Failed),
+            None => None,
+        }
+    }
+
+    /// What a SANITIZE has begun before a restart goes on.
+    pub fn go_on_sanitizing(self: &Rc<Self>, shard: &Rc<IscsiShard<W>>) {
+        if self.logical_unit.is_being_sanitized() {
+            shard.world.spawn(carry_out(shard.clone(), self.clone()));
+        }
+    }
+}
