@@ -5,7 +5,8 @@ use crate::budget::MemoryBudget;
 use crate::config::Config;
 use crate::tune::Cpus;
 use control::Engine;
-use dataplane::{Budget, Facts, IscsiShard, Limits, Ticket, conduct, tickets};
+use engine::{Budget, Limits};
+use iscsi_target::{Facts, Ticket, conduct, tickets};
 use model::{Call, LocalAddress, NodeIdentity, Refusal, Secret, code};
 use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
@@ -73,11 +74,11 @@ fn launch(
         }
         .to_owned();
         let stopped = world.stopped();
-        let seat = IscsiShard::start(world, ticket);
+        let shard = ticket.start(world);
         match orders {
             Some((orders, node, secret)) => {
                 let (addresses, address_changes) = addresses();
-                conduct(seat, orders, Facts { io, node, secret, addresses, address_changes }).await;
+                conduct(shard, orders, Facts { io, node, secret, addresses, address_changes }).await;
             }
             None => stopped.await,
         }

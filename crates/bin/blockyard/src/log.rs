@@ -30,7 +30,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 pub fn start(filter: &str, form: LogForm) -> Result<LastLines, Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         let message = format!("\"{filter}\" is not a log filter: {error}");
-        Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write info, or info,dataplane=debug"))
+        Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write info, or info,engine=debug"))
     })?;
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = lines(form, std::io::stderr, colours);

@@ -4,7 +4,7 @@ use crate::args::{Global, RecoverOptions};
 use crate::failure::Failure;
 use crate::output::Output;
 use control::recover::{self, Copy};
-use dataplane::{STATE_COPIES_AT, STATE_COPIES_BYTES, state_copies};
+use engine::{STATE_COPIES_AT, STATE_COPIES_BYTES, state_copies};
 use model::{Refusal, code};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};

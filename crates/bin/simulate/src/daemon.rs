@@ -1,7 +1,8 @@
 //! The data plane on one simulated machine, and the orders that control would give it.
 
 use crate::planted::{BentWorld, Plant};
-use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
+use engine::{Budget, Limits};
+use iscsi_target::{Facts, IscsiShard, conduct, tickets};
 use model::{Call, LocalAddress, NodeId, NodeIdentity, Order, Refusal, Report, Secret, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -38,7 +39,7 @@ impl Daemon {
         let mut seats = Vec::new();
         for ticket in tickets::<BentWorld>(limits, &StreamOptions::default()) {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = IscsiShard::start(BentWorld::new(machine, plant), ticket);
+            let seat = ticket.start(BentWorld::new(machine, plant));
             seats.push(seat.clone());
             if let Some(orders) = orders {
                 let (_, address_changes) = mailbox::channel();

@@ -60,7 +60,7 @@ pub struct ServeOptions {
     /// What to call this node [default: the machine's name]
     #[arg(long, value_name = "NAME")]
     pub node: Option<Name>,
-    /// What to log: error, warn, info, debug, trace, or a filter such as info,dataplane=debug [default: info]
+    /// What to log: error, warn, info, debug, trace, or a filter such as info,engine=debug [default: info]
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,
     /// The form of a line of the log: text, or json, an object with each fact under its name [default: text]

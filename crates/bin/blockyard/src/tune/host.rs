@@ -8,7 +8,7 @@ mod windows;
 
 use crate::args::System;
 use crate::connect::Step;
-use dataplane::{Budget, Limits};
+use engine::{Budget, Limits};
 
 /// What the array offers in a login, and takes of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl Terms {
     /// Those of this version.
     pub fn ours() -> Self {
         let limits = Limits::of(Budget { shards: 1, buffer_bytes: 1 << 20, cache_bytes: 0 });
-        let offer = dataplane::target_config(&limits).login.offer;
+        let offer = iscsi_target::target_config(&limits).login.offer;
         Self {
             commands: limits.commands_per_session,
             segment_bytes: offer.data_segment_bytes_max,

@@ -431,7 +431,7 @@ fn bad_input_gets_one_sentence_that_says_what_would_be_right() {
         (
             "serve --log ==",
             2,
-            "\"==\" is not a log filter: invalid filter directive; write info, or info,dataplane=debug (BY-1801)",
+            "\"==\" is not a log filter: invalid filter directive; write info, or info,engine=debug (BY-1801)",
         ),
     ] {
         let words: Vec<&str> = line.split(' ').collect();

@@ -1,6 +1,7 @@
 //! The data plane on a simulated machine: two volumes that two hosts see through one portal.
 
-use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
+use engine::{Budget, Limits};
+use iscsi_target::{Facts, conduct, tickets};
 use model::{
     Access, Backend, Call, Chap, Demand, Host, Initiators, LatencyReport, Name, NodeId, NodeIdentity, Order, Portal,
     PortalPolicy, Presentation, Proof, Raised, Recordable, Recordings, Refusal, RefusedLogin, Report, Secret,
@@ -64,7 +65,7 @@ impl Array {
         let mut inbox = Some(inbox);
         for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = IscsiShard::start(machine.clone(), ticket);
+            let shard = ticket.start(machine.clone());
             if let Some(inbox) = inbox {
                 let (_, address_changes) = mailbox::channel();
                 let facts = Facts {
@@ -74,7 +75,7 @@ impl Array {
                     addresses: Vec::new(),
                     address_changes,
                 };
-                machine.spawn(conduct(seat, inbox, facts));
+                machine.spawn(conduct(shard, inbox, facts));
             }
         }
         let array = Self { disk, orders };

@@ -3,7 +3,7 @@
 use crate::array::{Array, OPEN};
 use crate::host::{Host, Login};
 use block::Buf;
-use dataplane::{Budget, Limits};
+use engine::{Budget, Limits};
 use shard::World;
 use sim::Sim;
 use std::time::Duration;

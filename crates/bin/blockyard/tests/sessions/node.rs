@@ -4,7 +4,8 @@ use crate::array::{OPEN, TARGET, identity, initiator, pool_secret, portal};
 use crate::host::{Host, Login};
 use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Unpresent};
 use control::{Control, Engine, Settings, Store, Wanted};
-use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
+use engine::{Budget, Limits};
+use iscsi_target::{Facts, conduct, tickets};
 use model::{EventCode, Level, Name, PoolReport, PoolState, Size, code};
 use shard::mailbox::{self, Sender};
 use shard::{StreamOptions, World};
@@ -88,7 +89,7 @@ impl Node {
         let mut inbox = Some(inbox);
         for ticket in tickets::<Sim>(limits, &StreamOptions::default()) {
             let inbox = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = IscsiShard::start(machine.clone(), ticket);
+            let shard = ticket.start(machine.clone());
             if let Some(inbox) = inbox {
                 let (_, address_changes) = mailbox::channel();
                 let facts = Facts {
@@ -98,7 +99,7 @@ impl Node {
                     addresses: Vec::new(),
                     address_changes,
                 };
-                machine.spawn(conduct(seat, inbox, facts));
+                machine.spawn(conduct(shard, inbox, facts));
             }
         }
         let settings = Settings {

@@ -3,7 +3,7 @@
 use crate::care::filled;
 use crate::node::{MEMBERS, Node, name};
 use control::request::ImportPool;
-use dataplane::Limits;
+use engine::Limits;
 use model::{PoolState, VolumeState, code};
 use sim::Sim;
 

@@ -2,7 +2,8 @@
 
 use crate::counted::{CountedWorld, Counter};
 use anyhow::{Result, anyhow};
-use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
+use engine::{Budget, Limits};
+use iscsi_target::{Facts, conduct, tickets};
 use model::{
     Access, Backend, Call, GroupSpec, Host, Initiators, Level, MemberSize, Name, NodeId, NodeIdentity, Order, PoolId,
     Portal, PortalPolicy, Presentation, Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
@@ -41,7 +42,7 @@ impl Array {
         let node = NodeIdentity { id: NodeId::from_bytes([1; 16]), name: name("array")?, seat: [2; 16], machine: None };
         for ticket in tickets::<CountedWorld>(limits, &StreamOptions::default()) {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = IscsiShard::start(CountedWorld::new(machine, counter), ticket);
+            let shard = ticket.start(CountedWorld::new(machine, counter));
             if let Some(orders) = orders {
                 let (_, address_changes) = mailbox::channel();
                 let facts = Facts {
@@ -51,7 +52,7 @@ impl Array {
                     addresses: Vec::new(),
                     address_changes,
                 };
-                machine.spawn(conduct(seat, orders, facts));
+                machine.spawn(conduct(shard, orders, facts));
             }
         }
         Ok(Self { machine: machine.clone(), post })

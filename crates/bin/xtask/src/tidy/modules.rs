@@ -51,10 +51,10 @@ pub fn methods(sources: &[Source]) -> BTreeMap<String, usize> {
     all
 }
 
-/// The crate of a source file, and its path in modules: `crates/pure/raid/src/redo/ring.rs` is `raid`, `[redo, ring]`.
+/// The crate of a source file by its floor, and its path in modules: `crates/pure/raid/src/redo/ring.rs` is `pure/raid`,
+/// `[redo, ring]`.
 fn place(path: &str) -> Option<(&str, Vec<&str>)> {
-    let (_floor, rest) = path.strip_prefix("crates/")?.split_once('/')?;
-    let (name, inside) = rest.split_once("/src/")?;
+    let (name, inside) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let inside = inside.strip_suffix(".rs")?;
     let modules = if ["lib", "main"].contains(&inside) { Vec::new() } else { inside.split('/').collect() };
     Some((name, modules))
@@ -131,7 +131,7 @@ mod tests {
 
     fn circle_of(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<_> = files.iter().map(|(name, text)| (format!("crates/pure/x/src/{name}"), *text)).collect();
-        circles(&sources_of(&files)).remove("x").unwrap_or_default().modules
+        circles(&sources_of(&files)).remove("pure/x").unwrap_or_default().modules
     }
 
     #[test]
@@ -179,6 +179,6 @@ mod tests {
                 "impl super::A<u8> { fn h() {} } #[cfg(test)] impl A<u8> { fn i() {} }",
             ),
         ];
-        assert_eq!(methods(&sources_of(&files)), BTreeMap::from([("x::A".to_owned(), 3)]));
+        assert_eq!(methods(&sources_of(&files)), BTreeMap::from([("pure/x::A".to_owned(), 3)]));
     }
 }

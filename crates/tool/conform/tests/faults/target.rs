@@ -1,6 +1,7 @@
 //! Our own target in this process: one shard, and a small volume in memory for everybody who tries it.
 
-use dataplane::{Budget, Facts, IscsiShard, Limits, conduct, tickets};
+use engine::{Budget, Limits};
+use iscsi_target::{Facts, conduct, tickets};
 use model::{
     Access, Backend, Call, Host, Initiators, Name, NodeId, NodeIdentity, Order, Portal, PortalPolicy, Presentation,
     Proof, Report, Secret, Size, Target, VolumeId, VolumeName, VolumeSpec,
@@ -22,7 +23,7 @@ pub fn start(luns: u16) -> SocketAddr {
     let ticket = tickets::<Uring>(limits, &StreamOptions::default()).pop().expect("a ticket for each shard");
     let (orders, inbox) = mailbox::channel();
     let serves = async move |world: Uring| {
-        let seat = IscsiShard::start(world, ticket);
+        let shard = ticket.start(world);
         let (_, address_changes) = mailbox::channel();
         let facts = Facts {
             io: "uring".to_owned(),
@@ -31,7 +32,7 @@ pub fn start(luns: u16) -> SocketAddr {
             addresses: Vec::new(),
             address_changes,
         };
-        futures_util::future::join(conduct(seat, inbox, facts), async {
+        futures_util::future::join(conduct(shard, inbox, facts), async {
             tell.send(set_up(&orders, luns).await).expect("the test waits");
             std::future::pending::<()>().await;
         })

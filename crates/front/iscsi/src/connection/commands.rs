@@ -5,7 +5,7 @@ use crate::iscsi_shard::{Errand, Message};
 use crate::reach::Reach;
 use crate::scsi_unit::{self, Done, End, Ran, ScsiUnit, Way};
 use crate::session::Session;
-use crate::unit::Clock;
+use engine::unit::Clock;
 use iscsi::pdu::TaskAttribute;
 use iscsi::target::{Command, Response};
 use scsi::{Outcome, Status, Waiting};

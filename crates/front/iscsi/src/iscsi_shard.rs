@@ -1,19 +1,16 @@
 //! The iSCSI front end on one shard: the units that it serves, who may see them, and how its shards speak to each other.
 
 use crate::access::{AccessView, LunMap};
-use crate::events::Events;
-use crate::front::{FrontShard, FrontUnit};
-use crate::limits::Limits;
-use crate::peers::{Job, Peers, Resident, begin};
 use crate::recording::Recordings;
 use crate::registry::Registry;
 use crate::repeats::Repeats;
 use crate::scsi_unit::{self, Done, Ran, ScsiUnit, TraceRoom, Units};
-use crate::seat::{self, Seat};
 use crate::turns::Turns;
-use crate::unit::Unit;
+use engine::{
+    Limits, Seat,
+    peers::{Job, Peers, Resident, begin},
+};
 use model::{Host, Name, Target, VolumeId, event};
-use scsi::Kept;
 use shard::mailbox::{Receiver, Sender};
 use shard::{StreamOptions, World};
 use std::cell::{Cell, RefCell};
@@ -46,37 +43,30 @@ impl<W: World> From<Job<IscsiShard<W>>> for Message<W> {
     }
 }
 
-/// What every shard is given before its thread starts: the engine's part and the front end's.
-pub struct Ticket<W: World> {
-    /// Which shard this is; 0 is the conductor.
-    pub index: usize,
-    engine: seat::Ticket<W>,
-    registry: Registry,
-    stream_options: StreamOptions,
-    recordings: Recordings,
-    trace_room: TraceRoom,
-    inbox: Receiver<Message<W>>,
-    peers: Peers<Message<W>>,
+/// What all shards of the front end share.
+pub struct Shared<W: World> {
+    /// Who is logged in, over all shards.
+    pub registry: Registry,
+    /// How connections are set up.
+    pub stream_options: StreamOptions,
+    /// What goes over the wire and is recorded.
+    pub recordings: Recordings,
+    /// What traces of units may keep.
+    pub trace_room: TraceRoom,
+    /// The mailboxes of the shards.
+    pub peers: Peers<Message<W>>,
 }
 
-/// The tickets of all shards of one daemon.
-#[must_use]
-pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<Ticket<W>> {
-    let registry = Registry::new(limits);
-    let recordings = Recordings::new(limits.recordings_max);
-    let trace_room = TraceRoom::new(limits.traced_commands_max);
-    let (peers, inboxes) = Peers::new(limits.shards);
-    let ticket = |(engine, inbox): (seat::Ticket<W>, _)| Ticket {
-        index: engine.index,
-        engine,
-        registry: registry.clone(),
-        stream_options: stream_options.clone(),
-        recordings: recordings.clone(),
-        trace_room: trace_room.clone(),
-        inbox,
-        peers: peers.clone(),
-    };
-    seat::tickets(limits).into_iter().zip(inboxes).map(ticket).collect()
+impl<W: World> Clone for Shared<W> {
+    fn clone(&self) -> Self {
+        Self {
+            registry: self.registry.clone(),
+            stream_options: self.stream_options.clone(),
+            recordings: self.recordings.clone(),
+            trace_room: self.trace_room.clone(),
+            peers: self.peers.clone(),
+        }
+    }
 }
 
 /// The front end on one shard. Never leaves its thread.
@@ -104,7 +94,7 @@ pub struct IscsiShard<W: World> {
     /// The units at home here.
     pub units: Units<W>,
     /// Units that were withdrawn; one that is still held may come back.
-    withdrawn: RefCell<BTreeMap<VolumeId, Weak<ScsiUnit<W>>>>,
+    pub withdrawn: RefCell<BTreeMap<VolumeId, Weak<ScsiUnit<W>>>>,
     /// Which sessions were served last.
     pub turns: Turns,
     /// What goes over the wire and is recorded, on all shards.
@@ -124,41 +114,18 @@ impl<W: World> Resident<W> for IscsiShard<W> {
     }
 }
 
-/// Makes the faces of the engine's units.
-struct Faces<W: World>(Weak<IscsiShard<W>>);
-
-impl<W: World> FrontShard<W> for Faces<W> {
-    fn understands(&self, host_state: &[u8]) -> bool {
-        Kept::parse(host_state).is_ok()
-    }
-
-    fn serve(&self, unit: &Rc<Unit<W>>) -> Rc<dyn FrontUnit> {
-        self.0.upgrade().expect("the front end lives as long as its shard").serve(unit)
-    }
-
-    fn withdraw(&self, unit: VolumeId) -> Option<Rc<dyn FrontUnit>> {
-        let shard = self.0.upgrade()?;
-        let unit = shard.units.borrow_mut().remove(&unit)?;
-        let mut withdrawn = shard.withdrawn.borrow_mut();
-        withdrawn.retain(|_, unit| unit.strong_count() > 0);
-        withdrawn.insert(unit.unit.id, Rc::downgrade(&unit));
-        Some(unit)
-    }
-}
-
 impl<W: World> IscsiShard<W> {
-    /// Starts the engine's shard of `ticket` in `world`, and the front end on it.
-    pub fn start(world: W, ticket: Ticket<W>) -> Rc<Self> {
-        let Ticket { index, engine, registry, stream_options, recordings, trace_room, inbox, peers } = ticket;
-        let engine = Seat::take(world.clone(), engine);
-        let repeats = |code| Repeats::told_to(world.clone(), Events::clone(&engine.events), code);
-        let shard = Rc::new(Self {
-            world: world.clone(),
-            index,
+    /// The front end on the shard of `engine`, whose connections negotiate by `target_config`.
+    pub fn new(engine: Rc<Seat<W>>, shared: Shared<W>, target_config: iscsi::target::Config) -> Self {
+        let Shared { registry, stream_options, recordings, trace_room, peers } = shared;
+        let repeats = |code| Repeats::told_to(engine.world.clone(), engine.events.clone(), code);
+        Self {
+            world: engine.world.clone(),
+            index: engine.index,
             limits: engine.limits,
             registry,
             stream_options,
-            target_config: Rc::new(target_config(&engine.limits)),
+            target_config: Rc::new(target_config),
             access: RefCell::default(),
             access_epoch: Cell::new(0),
             lun_maps: RefCell::default(),
@@ -169,12 +136,9 @@ impl<W: World> IscsiShard<W> {
             cut_off: repeats(event::HOST_CUT_OFF),
             recordings,
             trace_room,
-            engine: engine.clone(),
+            engine,
             peers,
-        });
-        engine.add_front(Rc::new(Faces(Rc::downgrade(&shard))));
-        world.spawn(shard.clone().take_messages(inbox));
-        shard
+        }
     }
 
     /// Drops whatever is open as it is, as when the process ends. For simulations, whose process does not.
@@ -220,14 +184,10 @@ impl<W: World> IscsiShard<W> {
         map.or_insert_with(|| Rc::new(self.access.borrow().luns(target, host, tag))).clone()
     }
 
-    fn serve(self: &Rc<Self>, unit: &Rc<Unit<W>>) -> Rc<ScsiUnit<W>> {
-        let before = self.withdrawn.borrow_mut().remove(&unit.id).and_then(|before| before.upgrade());
-        let before = before.filter(|before| Rc::ptr_eq(&before.unit, unit));
-        let served = before.unwrap_or_else(|| Rc::new(ScsiUnit::new(self, unit.clone())));
-        self.set_port_groups(served.clone());
-        self.units.borrow_mut().insert(unit.id, served.clone());
-        served.go_on_sanitizing(self);
-        served
+    /// Serves the unit from now on.
+    pub fn serve(&self, unit: Rc<ScsiUnit<W>>) {
+        self.set_port_groups(unit.clone());
+        self.units.borrow_mut().insert(unit.unit.id, unit);
     }
 
     /// The unit is served through portal groups as the operator says. What a host has begun through a group that loses
@@ -237,7 +197,8 @@ impl<W: World> IscsiShard<W> {
         begin(&self.world, async move { unit.set_port_groups(&groups).await });
     }
 
-    async fn take_messages(self: Rc<Self>, inbox: Receiver<Message<W>>) {
+    /// Does what other shards ask, until they are gone.
+    pub async fn take_messages(self: Rc<Self>, inbox: Receiver<Message<W>>) {
         while let Some(message) = inbox.receive().await {
             match message {
                 Message::Run(job) => job(self.clone()),
@@ -258,24 +219,5 @@ impl<W: World> IscsiShard<W> {
                 }
             },
         };
-    }
-}
-
-/// The bounds of one connection, as its machine takes them.
-#[must_use]
-pub fn target_config(limits: &Limits) -> iscsi::target::Config {
-    let mut login = iscsi::login::TargetConfig::default();
-    // Whoever comes back waits at the target for what is left of the session before.
-    login.offer.time2wait_s = 0;
-    login.offer.connections_max = limits.connections_per_session;
-    login.offer.error_recovery_level = 2;
-    iscsi::target::Config {
-        login,
-        commands_max: limits.commands_per_session,
-        data_out_bytes_max: limits.transfer_bytes_max,
-        login_timeout: std::time::Duration::from_millis(limits.login_ms),
-        idle_interval: std::time::Duration::from_millis(limits.idle_ms),
-        answer_timeout: std::time::Duration::from_millis(limits.answer_ms),
-        ..iscsi::target::Config::default()
     }
 }

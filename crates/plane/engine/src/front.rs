@@ -1,30 +1,16 @@
 //! What the engine asks of a front end: the code that serves units to hosts by one of their protocols.
 //!
-//! The engine knows no host protocol. A front end registers with each shard ([`FrontShard`]), makes a face of its own for
+//! The engine knows no host protocol. A front end registers with each shard ([`FrontShard`](crate::FrontShard)), makes a face of its own for
 //! every unit ([`FrontUnit`]), and carries out the orders that are about hosts ([`FrontEnd`]). Nothing here is on the path
 //! of a command: that goes from the front end's own unit straight to the device below.
 
-use crate::unit::Unit;
 use model::{Order, Refusal, Report, SessionActivity, TaskReport, VolumeCounters, VolumeId, VolumeReport};
-use shard::World;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
 /// Work on one shard that a trait object gives.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// A front end on one shard.
-pub trait FrontShard<W: World> {
-    /// True when it can serve a unit for which this was kept ([`Unit::keep_host_state`]).
-    fn understands(&self, host_state: &[u8]) -> bool;
-
-    /// Serves the unit from now on. One that was [withdrawn](Self::withdraw) and is still held is served as before.
-    fn serve(&self, unit: &Rc<Unit<W>>) -> Rc<dyn FrontUnit>;
-
-    /// Hosts do not reach the unit any more. Its face is given back, so that the caller can end what it has under way.
-    fn withdraw(&self, unit: VolumeId) -> Option<Rc<dyn FrontUnit>>;
-}
 
 /// A unit as one front end serves it: told what changes below, and asked what its hosts do.
 pub trait FrontUnit {

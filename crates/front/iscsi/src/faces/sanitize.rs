@@ -1,10 +1,10 @@
 //! SANITIZE of a volume: whether it may be, and the work behind the command.
 
-use super::ScsiUnit;
 use crate::iscsi_shard::IscsiShard;
-use crate::unit::Unit;
+use crate::scsi_unit::ScsiUnit;
 use block::{Extent, IoError, IoErrorKind};
-use model::{Backend, SanitizeReport, Subject, SubjectKind, VolumeId, event};
+use engine::unit::Unit;
+use model::{Backend, Subject, SubjectKind, VolumeId, event};
 use scsi::{Replacing, Sanitizer};
 use shard::World;
 use std::rc::{Rc, Weak};
@@ -44,7 +44,7 @@ impl<W: World> Sanitizer for Sanitation<W> {
         Box::pin(async {
             let gone = IoError::new(IoErrorKind::Gone, Extent::default());
             let (shard, unit) = self.with_unit(|shard, unit| (shard, unit)).ok_or(gone)?;
-            shard.engine.pool_of(&unit.unit).ok_or(gone)?.replace_key(&unit.unit).await
+            shard.engine.replace_key(&unit.unit).await
         })
     }
 
@@ -55,8 +55,7 @@ impl<W: World> Sanitizer for Sanitation<W> {
 
 /// True when nobody else has or needs what the unit holds; else the operator hears why it is not sanitized.
 fn is_admitted<W: World>(shard: &Rc<IscsiShard<W>>, unit: &ScsiUnit<W>) -> bool {
-    let pool = shard.engine.pool_of(&unit.unit);
-    if !unit.unit.is_spared() && pool.is_none_or(|pool| !pool.shares_content_of(unit.unit.id)) {
+    if !shard.engine.is_content_needed(&unit.unit) {
         return true;
     }
     let sentence = format!(
@@ -104,21 +103,9 @@ async fn carry_out<W: World>(shard: Rc<IscsiShard<W>>, unit: Rc<ScsiUnit<W>>) {
     }
 }
 
-impl<W: World> ScsiUnit<W> {
-    /// How a SANITIZE fares, if one is under way or has failed.
-    pub(super) fn sanitize_report(&self) -> Option<SanitizeReport> {
-        let percent = self.logical_unit.sanitize_progress().map(|done| u8::try_from(u32::from(done) * 100 / 65_536));
-        match percent {
-            Some(percent) => Some(SanitizeReport::Running { percent: percent.unwrap_or(99) }),
-            None if self.logical_unit.has_failed_to_be_sanitized() => Some(SanitizeReport::Failed),
-            None => None,
-        }
-    }
-
-    /// What a SANITIZE has begun before a restart goes on.
-    pub fn go_on_sanitizing(self: &Rc<Self>, shard: &Rc<IscsiShard<W>>) {
-        if self.logical_unit.is_being_sanitized() {
-            shard.world.spawn(carry_out(shard.clone(), self.clone()));
-        }
+/// What a SANITIZE has begun before a restart goes on.
+pub fn go_on<W: World>(shard: &Rc<IscsiShard<W>>, unit: &Rc<ScsiUnit<W>>) {
+    if unit.logical_unit.is_being_sanitized() {
+        shard.world.spawn(carry_out(shard.clone(), unit.clone()));
     }
 }

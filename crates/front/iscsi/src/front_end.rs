@@ -3,18 +3,20 @@
 mod links;
 mod portals;
 mod questions;
+mod reservations;
 mod sessions;
 mod tasks;
 mod traces;
 
 use crate::access::AccessView;
-use crate::front::{FrontEnd, Pending, SessionTotals};
-use crate::homes::{VolumeHome, VolumeHomes};
 use crate::iscsi_shard::IscsiShard;
 use crate::links::Links;
 use crate::portal::OpenPortal;
 use crate::registry::Notice;
-use crate::{conductor, scsi_unit};
+use engine::{
+    VolumeHome, VolumeHomes, conductor,
+    front::{FrontEnd, Pending, SessionTotals},
+};
 use model::{
     Access, Call, LocalAddress, NodeIdentity, Order, Refusal, Report, Secret, SessionActivity, TaskReport, VolumeId,
     VolumeName, code,
@@ -159,7 +161,7 @@ impl<W: World> IscsiFront<W> {
     async fn clear_reservations(&self, volume: &VolumeName) -> Result<Report, Refusal> {
         let VolumeHome { id, home, .. } = self.home_of(volume)?;
         let name = volume.clone();
-        let cleared = self.shard.call(home, move |shard| scsi_unit::clear_reservations(shard, id, name)).await;
+        let cleared = self.shard.call(home, move |shard| reservations::clear_reservations(shard, id, name)).await;
         cleared.ok_or_else(conductor::engine_gone)?.map(Report::Volume)
     }
 

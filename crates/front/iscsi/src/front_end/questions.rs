@@ -1,10 +1,9 @@
 //! Questions about sessions and portals: how they are, now.
 
-use super::IscsiFront;
+use super::{IscsiFront, reservations};
 use crate::access::AccessView;
 use crate::nexus::{NexusName, isid_text};
 use crate::registry::Entry;
-use crate::scsi_unit;
 use model::{
     ConnectionState, Order, PortalReport, PortalState, Refusal, Report, SessionActivity, SessionKind, SessionReport,
     SessionReservation,
@@ -48,7 +47,7 @@ impl<W: World> IscsiFront<W> {
     pub(super) async fn reservation_roles(&self) -> ReservationRoles {
         let mut roles = ReservationRoles::new();
         for home in 0..self.shard.limits.shards {
-            let here = self.shard.call(home, move |shard| async move { scsi_unit::roles(&shard) }).await;
+            let here = self.shard.call(home, move |shard| async move { reservations::roles(&shard) }).await;
             for (nexus, role) in here.unwrap_or_default() {
                 roles.entry(nexus).or_default().push(role);
             }

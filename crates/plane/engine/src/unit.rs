@@ -236,7 +236,7 @@ impl<W: World> Unit<W> {
     }
 
     /// True while somebody needs what it holds: see [`Spared`].
-    pub fn is_spared(&self) -> bool {
+    pub(crate) fn is_spared(&self) -> bool {
         self.spared.get() > 0
     }
 

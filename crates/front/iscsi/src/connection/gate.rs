@@ -4,7 +4,7 @@ use super::commands::{counted, response};
 use crate::iscsi_shard::IscsiShard;
 use crate::scsi_unit::{self, Brief, Way};
 use crate::session::Session;
-use crate::unit::Clock;
+use engine::unit::Clock;
 use iscsi::pdu::Lun;
 use iscsi::target::{CommandAtOnce, Enrolment, Gate, Response, Verdict};
 use scsi::{Status, TaskAttribute};

@@ -1,12 +1,13 @@
 //! One shard of the engine: what lives on it, and how the other shards speak to it.
 
 use crate::events::Events;
-use crate::front::{FrontShard, FrontUnit};
+use crate::front::FrontUnit;
 use crate::limits::Limits;
 use crate::overlay::Room;
 use crate::peers::{Job, Peers, Resident};
 use crate::pool::OpenPool;
 use crate::unit::{self, Unit};
+use block::{Extent, IoError, IoErrorKind};
 use cache::CacheShard;
 use model::{EventCode, Name, Raised, Subject, Timestamp, VolumeId};
 use shard::World;
@@ -64,6 +65,18 @@ pub struct Seat<W: World> {
     units: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
     fronts: RefCell<Vec<Rc<dyn FrontShard<W>>>>,
     peers: Peers<Job<Self>>,
+}
+
+/// A front end on one shard.
+pub trait FrontShard<W: World> {
+    /// True when it can serve a unit for which this was kept ([`Unit::keep_host_state`]).
+    fn understands(&self, host_state: &[u8]) -> bool;
+
+    /// Serves the unit from now on. One that was [withdrawn](Self::withdraw) and is still held is served as before.
+    fn serve(&self, unit: &Rc<Unit<W>>) -> Rc<dyn FrontUnit>;
+
+    /// Hosts do not reach the unit any more. Its face is given back, so that the caller can end what it has under way.
+    fn withdraw(&self, unit: VolumeId) -> Option<Rc<dyn FrontUnit>>;
 }
 
 /// A unit that hosts do not reach any more, with what its front ends made of it.
@@ -132,8 +145,20 @@ impl<W: World> Seat<W> {
         self.units.borrow().get(&id).cloned()
     }
 
-    /// The pool of the unit, while it is open here.
-    pub fn pool_of(&self, unit: &Unit<W>) -> Option<Rc<OpenPool<W>>> {
+    /// True when somebody besides its hosts needs what the unit holds: a copy of it, a snapshot, a clone.
+    pub fn is_content_needed(&self, unit: &Unit<W>) -> bool {
+        unit.is_spared() || self.pool_of(unit).is_some_and(|pool| pool.shares_content_of(unit.id))
+    }
+
+    /// Nobody can read any more what the unit, which is encrypted, holds.
+    ///
+    /// *Durability*: when it returns. *Errors*: its pool is not open, or takes no change.
+    pub async fn replace_key(&self, unit: &Unit<W>) -> Result<(), IoError> {
+        let pool = self.pool_of(unit).ok_or(IoError::new(IoErrorKind::Gone, Extent::default()))?;
+        pool.replace_key(unit).await
+    }
+
+    fn pool_of(&self, unit: &Unit<W>) -> Option<Rc<OpenPool<W>>> {
         unit.name.pool().and_then(|name| self.pools.borrow().get(name).cloned())
     }
 

@@ -1,7 +1,7 @@
 //! Where the commands of a unit are that have no answer yet. Nobody notes it as they go: it is found when somebody asks.
 
 use super::ScsiUnit;
-use crate::seat::Seat;
+use engine::Seat;
 use model::{DiskName, TaskStage};
 use scsi::{NexusId, TaskStanding};
 use shard::World;

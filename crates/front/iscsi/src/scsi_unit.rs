@@ -1,29 +1,26 @@
 //! A unit as SCSI initiators see it: the logical unit of SBC-4 over the device of an engine's unit.
 
-mod copies;
 mod reservations;
 mod sanitize;
 mod standing;
 mod trace;
 mod units;
 
-use copies::Neighbourhood;
-use reservations::ReservationKeeper;
-pub use reservations::{clear_reservations, roles};
-use sanitize::Sanitation;
+pub use reservations::kind_of;
 pub use standing::Place;
 pub use trace::TraceRoom;
 use trace::{Ended, Tracer};
 pub use units::Units;
 
-use crate::front::{FrontUnit, Pending};
-use crate::iscsi_shard::IscsiShard;
 use crate::repeats::Repeats;
-use crate::unit::{Clock, Store, Unit};
+use engine::{
+    front::{FrontUnit, Pending},
+    unit::{Clock, Store, Unit},
+};
 use iscsi::TaskId;
-use model::{Backend, VolumeCounters, VolumeId, VolumeReport, event};
+use model::{VolumeCounters, VolumeId, VolumeReport};
 use scsi::{
-    Incoming, InitiatorPort, Kept, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort, TaskManagement,
+    Incoming, InitiatorPort, LogicalUnit, ManagementOutcome, NexusId, Outcome, Status, TargetPort, TaskManagement,
 };
 use shard::{Time, World};
 use std::cell::RefCell;
@@ -35,7 +32,7 @@ use std::sync::Arc;
 pub struct ScsiUnit<W: World> {
     /// What is served.
     pub unit: Rc<Unit<W>>,
-    logical_unit: LogicalUnit<Rc<Store<W>>>,
+    pub(crate) logical_unit: LogicalUnit<Rc<Store<W>>>,
     world: W,
     tracer: Tracer,
     /// Who reaches the unit, by the names of their initiators.
@@ -185,37 +182,9 @@ pub fn absent(ran: Ran) -> Done {
 }
 
 impl<W: World> ScsiUnit<W> {
-    /// A unit that no nexus reaches yet, with what was kept for its hosts.
-    ///
-    /// # Panics
-    ///
-    /// When that is not [understood](Kept::parse): the engine asks before it serves a unit.
-    pub fn new(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> Self {
-        let kept = Kept::parse(&unit.host_state()).expect("the engine has asked whether it is understood");
-        let options = scsi::Options {
-            provisioning: match unit.backend {
-                Backend::Ram | Backend::Null => scsi::Provisioning::Thin,
-                Backend::Pool { .. } | Backend::File { .. } => scsi::Provisioning::Full,
-            },
-            transfer_bytes_max: shard.limits.transfer_bytes_max,
-            read_only: unit.is_read_only(),
-            ..scsi::Options::default()
-        };
-        let logical_unit = LogicalUnit::new(unit.store().clone(), identity(unit.id), options)
-            .with_keeper(Rc::new(ReservationKeeper::new(shard, &unit)))
-            .with_neighbours(Rc::new(Neighbourhood::new(shard)));
-        let logical_unit = match unit.backend {
-            // What is ordered must go on after a restart, and a file has no place beside it where that could be kept. What memory
-            // holds is gone then.
-            Backend::File { .. } => logical_unit,
-            Backend::Ram | Backend::Null | Backend::Pool { .. } => {
-                logical_unit.with_sanitizer(Rc::new(Sanitation::new(shard, &unit)))
-            }
-        };
-        logical_unit.restore(kept);
-        let world = shard.world.clone();
+    /// The face of `unit` that no nexus reaches yet. Hosts that were refused for a reservation are told of through `conflicts`.
+    pub fn new(world: W, unit: Rc<Unit<W>>, logical_unit: LogicalUnit<Rc<Store<W>>>, conflicts: Repeats<W>) -> Self {
         let (tracer, nexuses) = Default::default();
-        let conflicts = Repeats::told_to(world.clone(), shard.engine.events.clone(), event::RESERVED);
         Self { unit, logical_unit, world, tracer, nexuses, conflicts }
     }
 
@@ -338,7 +307,7 @@ impl<W: World> FrontUnit for ScsiUnit<W> {
 
 /// Who a volume is to its hosts: everything follows from its identity, so it is the same on every path,
 /// after every restart and on every node.
-fn identity(id: VolumeId) -> scsi::Identity {
+pub fn identity(id: VolumeId) -> scsi::Identity {
     let uuid = id.to_bytes();
     // NAA 6, locally assigned: the first half byte says so, the rest comes from the identity, which is random.
     let mut naa = uuid;

@@ -1,9 +1,9 @@
 //! The traces of volumes, which are kept where the volumes have their homes.
 
 use super::IscsiFront;
-use crate::conductor::engine_gone;
 use crate::iscsi_shard::IscsiShard;
 use crate::scsi_unit::ScsiUnit;
+use engine::conductor::engine_gone;
 use model::{Refusal, TraceReport, Traced, VolumeName, code};
 use shard::World;
 use std::rc::Rc;

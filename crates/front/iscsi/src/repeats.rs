@@ -1,6 +1,6 @@
 //! What happens over and over is told at once, and then how often more: one event for each cause and while.
 
-use crate::events::Events;
+use engine::Events;
 use model::{EventCode, Raised, Subject, Timestamp};
 use shard::World;
 use std::cell::RefCell;

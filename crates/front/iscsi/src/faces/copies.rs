@@ -1,8 +1,8 @@
 //! Third-party copy: which units a session may copy between, and how they are asked where they have their homes.
 
-use super::{ScsiUnit, identity};
 use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
+use crate::scsi_unit::{ScsiUnit, identity};
 use block::{BlockDevice, Extent, Geometry, Lba, Rope, Run, View};
 use model::VolumeId;
 use scsi::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours, Sense};

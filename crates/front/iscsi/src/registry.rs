@@ -2,14 +2,12 @@
 
 use crate::access::canonical;
 use crate::balance::{Balancer, Candidate, Counted, surplus};
-use crate::front::SessionTotals;
 use crate::guesses::{Guesses, Penalty};
 use crate::joiner::Joiner;
-use crate::latency::Latencies;
-use crate::limits::Limits;
 use crate::logins::{Bounds, Logins};
 use crate::nexus::{NexusName, SessionId};
 use crate::recording::Tape;
+use engine::{Latencies, Limits, front::SessionTotals};
 use iscsi::chap::Authentication;
 use iscsi::target::Standing;
 use model::{Balance, CommandWindow, ConnectionReport, ConnectionState, RefusedLogin};

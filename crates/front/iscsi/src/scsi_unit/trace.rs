@@ -4,8 +4,8 @@
 //! is copied into the ring: no lock, and nothing that another shard writes.
 
 use super::ScsiUnit;
-use crate::unit::Clock;
 use block::BlockDevice;
+use engine::unit::Clock;
 use model::{Refusal, TraceReport, Traced, TracedCommand, VolumeName, code};
 use scsi::{Cdb, NexusId, Outcome};
 use shard::{Time, World};

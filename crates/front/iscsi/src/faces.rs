@@ -1,0 +1,82 @@
+//! The faces of the engine's units: a SCSI unit for each, with what it needs of its shard.
+
+mod copies;
+mod keeper;
+mod sanitize;
+
+use crate::iscsi_shard::IscsiShard;
+use crate::repeats::Repeats;
+use crate::scsi_unit::{ScsiUnit, identity};
+use copies::Neighbourhood;
+use engine::FrontShard;
+use engine::front::FrontUnit;
+use engine::unit::Unit;
+use keeper::ReservationKeeper;
+use model::{Backend, VolumeId, event};
+use sanitize::Sanitation;
+use scsi::{Kept, LogicalUnit};
+use shard::World;
+use std::rc::{Rc, Weak};
+
+/// Makes the faces of the units of one shard.
+pub struct Faces<W: World>(Weak<IscsiShard<W>>);
+
+impl<W: World> Faces<W> {
+    /// Those of `shard`.
+    pub fn new(shard: &Rc<IscsiShard<W>>) -> Self {
+        Self(Rc::downgrade(shard))
+    }
+}
+
+impl<W: World> FrontShard<W> for Faces<W> {
+    fn understands(&self, host_state: &[u8]) -> bool {
+        Kept::parse(host_state).is_ok()
+    }
+
+    fn serve(&self, unit: &Rc<Unit<W>>) -> Rc<dyn FrontUnit> {
+        let shard = self.0.upgrade().expect("the front end lives as long as its shard");
+        let before = shard.withdrawn.borrow_mut().remove(&unit.id).and_then(|before| before.upgrade());
+        let before = before.filter(|before| Rc::ptr_eq(&before.unit, unit));
+        let served = before.unwrap_or_else(|| Rc::new(face(&shard, unit.clone())));
+        shard.serve(served.clone());
+        sanitize::go_on(&shard, &served);
+        served
+    }
+
+    fn withdraw(&self, unit: VolumeId) -> Option<Rc<dyn FrontUnit>> {
+        let shard = self.0.upgrade()?;
+        let unit = shard.units.borrow_mut().remove(&unit)?;
+        let mut withdrawn = shard.withdrawn.borrow_mut();
+        withdrawn.retain(|_, unit| unit.strong_count() > 0);
+        withdrawn.insert(unit.unit.id, Rc::downgrade(&unit));
+        Some(unit)
+    }
+}
+
+/// The face of `unit`, which no nexus reaches yet.
+fn face<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
+    let kept = Kept::parse(&unit.host_state()).expect("the engine has asked whether it is understood");
+    let options = scsi::Options {
+        provisioning: match unit.backend {
+            Backend::Ram | Backend::Null => scsi::Provisioning::Thin,
+            Backend::Pool { .. } | Backend::File { .. } => scsi::Provisioning::Full,
+        },
+        transfer_bytes_max: shard.limits.transfer_bytes_max,
+        read_only: unit.is_read_only(),
+        ..scsi::Options::default()
+    };
+    let logical_unit = LogicalUnit::new(unit.store().clone(), identity(unit.id), options)
+        .with_keeper(Rc::new(ReservationKeeper::new(shard, &unit)))
+        .with_neighbours(Rc::new(Neighbourhood::new(shard)));
+    let logical_unit = match unit.backend {
+        // What is ordered must go on after a restart, and a file has no place beside it where that could be kept. What memory
+        // holds is gone then.
+        Backend::File { .. } => logical_unit,
+        Backend::Ram | Backend::Null | Backend::Pool { .. } => {
+            logical_unit.with_sanitizer(Rc::new(Sanitation::new(shard, &unit)))
+        }
+    };
+    logical_unit.restore(kept);
+    let conflicts = Repeats::told_to(shard.world.clone(), shard.engine.events.clone(), event::RESERVED);
+    ScsiUnit::new(shard.world.clone(), unit, logical_unit, conflicts)
+}

@@ -1,0 +1,40 @@
+//! What a SCSI unit keeps with its volume, and the ports that lead to it.
+
+use crate::iscsi_shard::IscsiShard;
+use engine::unit::{self, Unit};
+use scsi::{Keeper, Keeping, NotKept, TargetPort};
+use shard::World;
+use std::rc::{Rc, Weak};
+
+/// Keeps the reservations of one unit with its volume; of one without a pool nothing is kept.
+pub struct ReservationKeeper<W: World> {
+    shard: Weak<IscsiShard<W>>,
+    unit: Rc<Unit<W>>,
+}
+
+impl<W: World> ReservationKeeper<W> {
+    /// Keeps for the volume of `unit`.
+    pub fn new(shard: &Rc<IscsiShard<W>>, unit: &Rc<Unit<W>>) -> Self {
+        Self { shard: Rc::downgrade(shard), unit: unit.clone() }
+    }
+}
+
+impl<W: World> Keeper for ReservationKeeper<W> {
+    fn is_able(&self) -> bool {
+        self.unit.keeps_host_state()
+    }
+
+    fn keep(&self, kept: Vec<u8>) -> Keeping<'_> {
+        Box::pin(async move {
+            self.unit.keep_host_state(kept).await.map_err(|why| match why {
+                unit::NotKept::Full => NotKept::Full,
+                unit::NotKept::Gone => NotKept::Gone,
+            })
+        })
+    }
+
+    fn target_ports(&self) -> Vec<TargetPort> {
+        let shard = self.shard.upgrade();
+        shard.map_or_else(Vec::new, |shard| shard.access.borrow().ports_of(self.unit.id))
+    }
+}

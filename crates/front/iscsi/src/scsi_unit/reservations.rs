@@ -1,0 +1,89 @@
+//! What hosts have reserved of a unit, for the operator.
+
+use super::ScsiUnit;
+use model::{RegistrationReport, ReservationKind, ReservationReport, Subject, SubjectKind};
+use scsi::{Cdb, InitiatorPort, NexusId, RegistrationStatus, ReservationStatus, ReservationType};
+use shard::World;
+
+/// How many registrations a report has.
+const REGISTRATIONS_SHOWN: usize = 256;
+
+impl<W: World> ScsiUnit<W> {
+    /// A command of `nexus` was refused because others have reserved the unit, as they have it now.
+    ///
+    /// Whom it names is who was in the way: a refusal ends its command at once, so the reservations that refused it are read
+    /// here before anybody else on this shard runs, and nobody else changes them.
+    pub(super) fn tell_of_conflict(&self, nexus: NexusId, cdb: Cdb) {
+        let port = self.logical_unit.initiator(nexus);
+        let who = port.map_or("a session that is gone".to_owned(), |port| port.name);
+        self.conflicts.happened(&who, || {
+            let (name, operation) = (&self.unit.name, cdb.operation_name());
+            let report = self.reservation_report();
+            let kind = report.as_ref().and_then(|report| report.kind);
+            let registers = kind.is_none_or(ReservationKind::is_shared_by_registrants);
+            let held = report.and_then(|report| report.told());
+            let held = held.unwrap_or_else(|| "others are registered to share it".to_owned());
+            // That one is refused whoever has reserved the unit: SPC-4 §5.12.5 and on.
+            let (why, there) = match operation.starts_with("PERSISTENT RESERVE OUT") {
+                true => {
+                    ("it names another key than it is registered with, or is not registered".to_owned(), "register")
+                }
+                false => (held, if registers { "register a key there" } else { "let the holder release it" }),
+            };
+            let clear = format!("blockyard volume reservations {name} --clear --yes");
+            let how = format!("{operation}, {why}; {there}, or when nobody is left who could: {clear}");
+            let what = format!("{who} was refused commands on volume {name} (RESERVATION CONFLICT)");
+            (Subject::new(SubjectKind::Volume, name), what, how)
+        });
+    }
+
+    /// What hosts have reserved, where one has, or is registered to.
+    pub(crate) fn reservation_report(&self) -> Option<Box<ReservationReport>> {
+        let ReservationStatus { generation, persists, kind, registrations, reserved_by } =
+            self.logical_unit.reservations();
+        if registrations.is_empty() && reserved_by.is_none() {
+            return None;
+        }
+        let holder = registrations.iter().find(|registration| registration.is_holder);
+        let holder = holder.filter(|_| !kind.is_some_and(ReservationType::is_held_by_all));
+        let holder_isid = holder.map(|registration| isid_of(&registration.initiator));
+        let holder_isid = holder_isid.or(reserved_by.as_ref().map(|(initiator, _)| isid_of(initiator)));
+        let holder =
+            holder.map(|registration| &registration.initiator).or(reserved_by.as_ref().map(|(initiator, _)| initiator));
+        Some(Box::new(ReservationReport {
+            kind: kind.map(kind_of).or(reserved_by.as_ref().map(|_| ReservationKind::Reserve)),
+            holder: holder.map(|initiator| initiator.name.clone()),
+            holder_isid,
+            persists,
+            generation,
+            registered: u32::try_from(registrations.len()).unwrap_or(u32::MAX),
+            registrations: registrations.into_iter().take(REGISTRATIONS_SHOWN).map(registration_report).collect(),
+        }))
+    }
+}
+
+fn registration_report(registration: RegistrationStatus) -> RegistrationReport {
+    let RegistrationStatus { initiator, target_name, key, is_holder } = registration;
+    RegistrationReport {
+        isid: isid_of(&initiator),
+        initiator: initiator.name,
+        target: target_name,
+        key: format!("{key:016x}"),
+        holder: is_holder,
+    }
+}
+
+fn isid_of(initiator: &InitiatorPort) -> String {
+    crate::nexus::isid_text(initiator.isid)
+}
+
+pub fn kind_of(kind: ReservationType) -> ReservationKind {
+    match kind {
+        ReservationType::WriteExclusive => ReservationKind::WriteExclusive,
+        ReservationType::ExclusiveAccess => ReservationKind::ExclusiveAccess,
+        ReservationType::WriteExclusiveRegistrantsOnly => ReservationKind::WriteExclusiveRegistrantsOnly,
+        ReservationType::ExclusiveAccessRegistrantsOnly => ReservationKind::ExclusiveAccessRegistrantsOnly,
+        ReservationType::WriteExclusiveAllRegistrants => ReservationKind::WriteExclusiveAllRegistrants,
+        ReservationType::ExclusiveAccessAllRegistrants => ReservationKind::ExclusiveAccessAllRegistrants,
+    }
+}

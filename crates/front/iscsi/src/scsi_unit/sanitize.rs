@@ -1,0 +1,17 @@
+//! How a SANITIZE of a unit fares.
+
+use super::ScsiUnit;
+use model::SanitizeReport;
+use shard::World;
+
+impl<W: World> ScsiUnit<W> {
+    /// How a SANITIZE fares, if one is under way or has failed.
+    pub(super) fn sanitize_report(&self) -> Option<SanitizeReport> {
+        let percent = self.logical_unit.sanitize_progress().map(|done| u8::try_from(u32::from(done) * 100 / 65_536));
+        match percent {
+            Some(percent) => Some(SanitizeReport::Running { percent: percent.unwrap_or(99) }),
+            None if self.logical_unit.has_failed_to_be_sanitized() => Some(SanitizeReport::Failed),
+            None => None,
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! The storage engine: shards, pools, units, their back ends, and the orders of control. It knows no host protocol.
+//!
+//! Generic over [`shard::World`], so it runs the same on Linux and in the simulator. A front end serves the [`unit`]s to
+//! hosts; what the engine asks of it is in [`front`]. The [`conductor`] answers control's orders.
+
+mod array;
+pub mod conductor;
+mod counted;
+mod events;
+mod fence;
+pub mod front;
+mod homes;
+mod inspect;
+mod latency;
+mod limits;
+mod locate;
+mod overlay;
+pub mod peers;
+mod pool;
+mod seat;
+pub mod unit;
+
+pub use events::Events;
+pub use homes::{VolumeHome, VolumeHomes};
+pub use latency::Latencies;
+pub use limits::{Budget, Limits};
+pub use seat::{FrontShard, Seat, Ticket, Withdrawn, tickets};
+pub use volume::{STATE_COPIES_AT, STATE_COPIES_BYTES, state_copies};
