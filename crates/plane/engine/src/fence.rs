@@ -1,40 +1,35 @@
 //! What holds back writes to a pool's disks when the pool is, or may be, somebody else's.
 
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use cluster::{Admission, Lease};
 use shard::{Signal, Time};
-use std::cell::{Cell, OnceCell};
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
-use volume::owner::{LEASE, PLACES};
-
-/// How long a write waits behind a fence that no beat opens. Then it is refused: every command ends, before its host gives up.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+use volume::owner::PLACES;
 
 /// The fence of one pool: open as long as its members said not long ago whose it is.
 pub struct Fence {
     now: Box<dyn Fn() -> Time>,
-    /// When the last beat began that every group has heard.
-    held: Cell<Time>,
-    closed: Cell<bool>,
+    lease: RefCell<Lease>,
     changed: Signal,
 }
 
 impl Fence {
     /// The fence of a pool that is ours since just now.
     pub fn new(now: impl Fn() -> Time + 'static) -> Rc<Self> {
-        let held = Cell::new(now());
-        Rc::new(Self { now: Box::new(now), held, closed: Cell::new(false), changed: Signal::default() })
+        let lease = RefCell::new(Lease::new(now()));
+        Rc::new(Self { now: Box::new(now), lease, changed: Signal::default() })
     }
 
     /// Every group has heard the beat that began at `began`.
     pub fn hold(&self, began: Time) {
-        self.held.set(self.held.get().max(began));
+        self.lease.borrow_mut().renew(began);
         self.changed.raise();
     }
 
     /// Nothing is written any more, ever.
     pub fn close(&self) {
-        self.closed.set(true);
+        self.lease.borrow_mut().revoke();
         self.changed.raise();
     }
 
@@ -47,15 +42,10 @@ impl Fence {
     ///
     /// *Errors*: `Gone` when the pool is another node's, or no beat was heard for so long that nobody can say whose it is.
     async fn admit(&self, extent: Extent) -> Result<(), IoError> {
-        let verdict = || {
-            if self.closed.get() {
-                return Some(Err(IoError::new(IoErrorKind::Gone, extent)));
-            }
-            let silent = (self.now)().since(self.held.get());
-            if silent >= LEASE + PATIENCE {
-                return Some(Err(IoError::new(IoErrorKind::Gone, extent)));
-            }
-            (silent < LEASE).then_some(Ok(()))
+        let verdict = || match self.lease.borrow().admits((self.now)()) {
+            Admission::Admitted => Some(Ok(())),
+            Admission::Wait => None,
+            Admission::Refused => Some(Err(IoError::new(IoErrorKind::Gone, extent))),
         };
         self.changed.wait(verdict).await
     }
@@ -132,7 +122,9 @@ mod tests {
     use super::*;
     use block::Blocks;
     use block::memory::Ram;
+    use cluster::{LEASE, PATIENCE};
     use futures_util::FutureExt;
+    use std::cell::Cell;
 
     fn fenced() -> (Fenced<Ram>, Rc<Fence>, Rc<Cell<Time>>) {
         let clock = Rc::new(Cell::new(Time::default()));

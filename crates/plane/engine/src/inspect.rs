@@ -7,7 +7,7 @@ use model::{
 };
 use shard::{DiskOptions, World};
 use std::io;
-use volume::{BLOCK_BYTES, Contents, Owner};
+use volume::{BLOCK_BYTES, Contents};
 
 /// What is at `path`. Nothing is written, and nothing stays open. With `read_only` it need not be writable, and udev, which
 /// looks after whoever closes what could have been written, is left alone.
@@ -51,7 +51,7 @@ pub async fn look_at<W: World>(world: &W, path: &str, read_only: bool) -> Result
 }
 
 /// The mark in the words of the model.
-fn owner(mark: &Owner) -> LabelOwner {
+fn owner(mark: &cluster::Claim) -> LabelOwner {
     LabelOwner {
         node: NodeId::from_bytes(mark.node.into_bytes()),
         node_name: mark.name.clone(),

@@ -101,7 +101,7 @@ pub struct OpenPool<W: World> {
     /// The member that an operator takes out just now.
     taking_out: Cell<Option<DiskId>>,
     care: Care,
-    claim: own::Claim,
+    guarding: own::Guard,
     findings: Findings,
     map_repairs: maps::MapRepairs,
     log: log::LogDevice,
@@ -213,7 +213,7 @@ impl<W: World> OpenPool<W> {
     ) -> Rc<Self> {
         let (groups, watches): (Vec<_>, Vec<_>) =
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
-        let (halt, parting, taking_out, care, claim, findings, log, held) = Default::default();
+        let (halt, parting, taking_out, care, guarding, findings, log, held) = Default::default();
         let (copies, closing) = (copy::Copies::default(), Cell::default());
         let (read_only, overtaken) = (OnceCell::new(), OnceCell::new());
         let map_repairs = maps::MapRepairs::default();
@@ -230,7 +230,7 @@ impl<W: World> OpenPool<W> {
             closing,
             taking_out,
             care,
-            claim,
+            guarding,
             findings,
             map_repairs,
             log,

@@ -7,9 +7,9 @@ pub use damage::{Damage, Structure};
 
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState, PoolPhase};
 use crate::label::Label;
-use crate::owner::{Owner, newest_of};
 use crate::probe::{Contents, FoundCatalog, Member, Probe};
 use block::{Blocks, IoError, View};
+use cluster::Claim;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use uuid::Uuid;
@@ -54,7 +54,7 @@ pub struct FoundPool {
     /// The labels of which not all copies are whole.
     pub(crate) torn_labels: Vec<Label>,
     /// Who had it last, as each of its disks that was found tells it.
-    pub(crate) marks: Vec<(Uuid, Owner)>,
+    pub(crate) marks: Vec<(Uuid, Claim)>,
     /// What is damaged of its metadata.
     damage: Vec<Damage>,
 }
@@ -333,7 +333,7 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
     let known = candidates.iter().filter(|candidate| catalog.member(candidate.disk()).is_some());
     let marks: Vec<_> =
         known.filter_map(|candidate| Some((candidate.disk(), candidate.member.owner.clone()?))).collect();
-    let is_released = newest_of(&marks).is_some_and(|owner| owner.released);
+    let is_released = cluster::newest(&marks).is_some_and(|owner| owner.released);
     survey.pools.push(FoundPool {
         groups: groups.collect(),
         generation: newest.generation,

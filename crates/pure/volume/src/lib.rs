@@ -52,7 +52,7 @@ pub use family::plan::{
 };
 pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
-pub use owner::{Loss, Node, Owner};
+pub use owner::Loss;
 pub use pool::{
     CreatePool, Decayed, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolSpace, PoolStatus, VolumePlan,
     VolumeStatus,

@@ -35,7 +35,7 @@ use crate::error::PoolError;
 use crate::store::Store;
 use crate::volume::Volume;
 use block::BlockDevice;
-use owner::Claim;
+use owner::Heartbeats;
 use shard::Spawner;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ pub(crate) struct Shared<D, G> {
     /// What wraps the keys of encrypted volumes.
     key: RefCell<Option<PoolKey>>,
     watch: Watch,
-    claim: Claim,
+    heartbeats: Heartbeats,
     /// Carries on with what nobody waits for any more.
     pub(crate) spawner: Spawner,
 }
@@ -100,7 +100,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
         });
         let (open, key, watch) = (RefCell::default(), RefCell::default(), Watch::default());
         let spawner = store.spawner().clone();
-        Self { store, gates, regrouping: Cell::new(false), open, key, watch, claim: Claim::default(), spawner }
+        Self {
+            store,
+            gates,
+            regrouping: Cell::new(false),
+            open,
+            key,
+            watch,
+            heartbeats: Heartbeats::default(),
+            spawner,
+        }
     }
 
     /// Blocks of a slab of each group, in order.

@@ -6,10 +6,11 @@ use crate::layout::{
     BLOCK_BYTES, DISK_BYTES_MIN, HEAD_AREA, HEAD_BLOCKS, HEAD_LABELS, OWNER_PLACES, SLOT_STARTS, TAIL_BLOCKS,
     tail_label,
 };
-use crate::owner::{Owner, newest, read_marks};
+use crate::owner::read_marks;
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
 use crate::slot::{Header, NoSlot};
 use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written, read_around};
+use cluster::Claim;
 use std::rc::Rc;
 use uuid::Uuid;
 
@@ -59,7 +60,7 @@ pub struct Member {
     /// The catalogs of the two slots, where they are whole and belong to this pool and disk; of two commits the newer first.
     pub catalogs: Vec<FoundCatalog>,
     /// Who had the pool last, as this disk tells it.
-    pub owner: Option<Owner>,
+    pub owner: Option<Claim>,
 }
 
 /// A whole catalog in a slot.
@@ -144,7 +145,8 @@ async fn look_for_label<D: BlockDevice>(
     }
     catalogs.sort_by_key(|found| std::cmp::Reverse(found.generation));
     // Where no mark can be read, the other members have theirs.
-    let owner = read_marks(disk, label.pool, label.disk).await.ok().and_then(newest);
+    let owner = read_marks(disk, label.pool, label.disk).await.ok();
+    let owner = owner.and_then(|marks| marks.into_iter().max_by_key(Claim::age));
     Ok(Contents::Member(Box::new(Member { label, copies, overwritten: foreign, catalogs, owner })))
 }
 

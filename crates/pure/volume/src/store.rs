@@ -12,9 +12,10 @@
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::SLOT_STARTS;
-use crate::owner::{Loss, Owner, Sight};
+use crate::owner::{Loss, Sight};
 use crate::slot;
 use block::{BlockDevice, IoError, IoErrorKind, Lba, Stable, View};
+use cluster::Claim;
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use shard::{Pause, SingleFlight, Spawner, insist};
@@ -89,7 +90,7 @@ struct State<D> {
     /// How to wait before a disk is asked again.
     pause: Option<Pause>,
     /// Whose the pool is, as its members say when nobody else has it.
-    guard: Option<Owner>,
+    guard: Option<Claim>,
     fenced: Option<Loss>,
     on_fenced: OnFenced,
 }
@@ -144,12 +145,12 @@ impl<D: BlockDevice + 'static> Store<D> {
     }
 
     /// Every commit from now on looks whether the pool is still this claim's.
-    pub(crate) fn guard(&self, owner: Option<Owner>) {
+    pub(crate) fn guard(&self, owner: Option<Claim>) {
         self.state.borrow_mut().guard = owner;
     }
 
     /// The claim that commits look after.
-    pub(crate) fn guarded(&self) -> Option<Owner> {
+    pub(crate) fn guarded(&self) -> Option<Claim> {
         self.state.borrow().guard.clone()
     }
 
@@ -395,7 +396,7 @@ pub(crate) struct NewSlot {
 async fn commit_one<D: BlockDevice>(
     (id, disk): (Uuid, Rc<D>),
     slot: NewSlot,
-    guard: Option<Owner>,
+    guard: Option<Claim>,
     pause: Option<Pause>,
 ) -> Took<D> {
     // A slot that has the commit is not written again: where another attempt ends half done, one of the two is whole.
@@ -413,7 +414,7 @@ async fn commit_to<D: BlockDevice>(
     id: Uuid,
     disk: &Rc<D>,
     new: &NewSlot,
-    guard: Option<&Owner>,
+    guard: Option<&Claim>,
     left: &Cell<&[usize]>,
 ) -> Result<(), Missed> {
     if let Some(own) = guard {

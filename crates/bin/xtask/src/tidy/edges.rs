@@ -25,8 +25,8 @@ const TEST_FLOORS: [(&str, &[&str]); 1] = [("tool", &["front"])];
 const BASE_EDGES: [(&str, &str); 4] =
     [("shard", "block"), ("block", "simd"), ("model", "bounded"), ("model", "secret")];
 
-/// The only edge between crates of one floor above: the API shows and changes the receivers of alerts.
-const SIDEWAYS: [(&str, &str); 1] = [("api", "alert")];
+/// The only edges between crates of one floor above: the API shows and changes the receivers of alerts, and a pool asks whose it is.
+const SIDEWAYS: [(&str, &str); 2] = [("api", "alert"), ("volume", "cluster")];
 
 #[derive(Deserialize)]
 struct Metadata {

@@ -5,13 +5,13 @@
 //! recovered when it is opened again.
 
 use super::{Conductor, PoolHome};
+use cluster::WATCH;
 use futures_util::future::{Either, select};
 use model::{Name, Refusal, Report, TaskReport, code};
 use shard::World;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
-use volume::owner::WATCH;
 
 /// How long sessions may take to end what is under way when the daemon stops.
 const SESSIONS_MAX: Duration = Duration::from_secs(10);

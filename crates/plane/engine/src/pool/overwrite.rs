@@ -5,11 +5,12 @@ use super::own::Taking;
 use crate::array::{self, Disk};
 use crate::inspect;
 use crate::seat::Seat;
+use cluster::{Node, WATCH};
 use futures_util::future::join_all;
 use model::{DiskName, PoolId, Refusal, Subject, code, event};
 use shard::World;
-use volume::owner::{Claims, WATCH};
-use volume::{Node, Uuid};
+use volume::Uuid;
+use volume::owner::Claims;
 
 /// Admits that what is left of `pool` on the disk is erased, which this node was making or destroying when its daemon ended.
 ///
@@ -60,7 +61,7 @@ impl<W: World> Overwriting<'_, W> {
         let moved = self.disks.iter().zip(now.iter().zip(&first));
         let mut moved = moved.filter_map(|((disk, _), (now, first))| Some((disk, now.moved_since(first)?)));
         let Some((disk, mark)) = moved.next_back() else { return Ok(true) };
-        let node = &mark.owner.name;
+        let node = &mark.claim.name;
         let sentence = format!("disk {disk} was not overwritten: node {node} uses it for its pool");
         seat.raise(event::OVERWRITE_REFUSED, Subject::disk(disk), sentence);
         let message = format!("disk {disk} is in use: node {node} writes to it for its pool");

@@ -6,14 +6,14 @@ use super::{OpenPool, uuid};
 use crate::array::Disk;
 use crate::fence::Fence;
 use crate::seat::Seat;
+use cluster::{Claim, HEARTBEAT, LEASE, Node, WATCH};
 use futures_util::future::select;
 use model::{Name, NodeIdentity, Refusal, Secret, Subject, code, event};
 use shard::World;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
-use volume::owner::{BEAT, LEASE, WATCH};
-use volume::{FoundPool, Loss, Node, Owner, Uuid};
+use volume::{FoundPool, Loss, Uuid};
 
 /// Who takes a pool.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub struct Taking {
 }
 
 impl Taking {
-    /// The node in the words of `volume`.
+    /// The node in the words of `cluster`.
     pub(super) fn node(&self) -> Node {
         let NodeIdentity { id, name, seat, machine } = &self.node;
         Node {
@@ -43,9 +43,9 @@ impl Taking {
     }
 }
 
-/// What an open pool knows of its claim.
+/// What guards the disks of an open pool.
 #[derive(Default)]
-pub(super) struct Claim {
+pub(super) struct Guard {
     fence: OnceCell<Rc<Fence>>,
     /// True when nobody needs to be told any more.
     ended: Cell<bool>,
@@ -56,7 +56,7 @@ pub(super) struct Beating<W: World> {
     seat: Rc<Seat<W>>,
     found: FoundPool,
     disks: Vec<Disk<W>>,
-    own: RefCell<Owner>,
+    own: RefCell<Claim>,
     ended: Cell<bool>,
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn take<W: World>(
     let of_another = before.filter(|before| before.node != node.id);
     if of_another.is_some() {
         // Whoever wanted it at the same time has said so by then.
-        seat.world.sleep(BEAT).await;
+        seat.world.sleep(HEARTBEAT).await;
         let now = again().await?;
         if now.owner() != Some(&own) {
             let node = now.owner().map_or_else(String::new, |owner| owner.name.clone());
@@ -137,7 +137,7 @@ impl<W: World> Drop for Taken<W> {
         let beating = self.beating.clone();
         self.beating.seat.world.spawn(async move {
             let own = beating.own.borrow().clone();
-            let mark = Owner { beat: own.beat + 1, released: true, ..own };
+            let mark = Claim { beat: own.beat + 1, released: true, ..own };
             beating.found.renew(|place| beating.disks[place].clone(), &mark).await;
         });
     }
@@ -145,7 +145,7 @@ impl<W: World> Drop for Taken<W> {
 
 async fn beat_until_open<W: World>(beating: Weak<Beating<W>>, seat: Rc<Seat<W>>) {
     loop {
-        seat.world.sleep(BEAT).await;
+        seat.world.sleep(HEARTBEAT).await;
         let Some(beating) = beating.upgrade().filter(|beating| !beating.ended.get()) else { return };
         beating.own.borrow_mut().beat += 1;
         let mark = beating.own.borrow().clone();
@@ -180,27 +180,27 @@ impl<W: World> OpenPool<W> {
     /// *Errors*: `POOL_FENCED` when it has: both have stopped then.
     pub(super) async fn outlast_owner(&self) -> Result<(), Refusal> {
         // The first beat of the new pool is in between, and whoever had the disks before had one as well.
-        self.seat.world.sleep(BEAT + BEAT / 2).await;
+        self.seat.world.sleep(HEARTBEAT + HEARTBEAT / 2).await;
         self.admit_own("stop the node that uses its disks, and create the pool again")
     }
 
     /// The disk that joins the pool is behind its fence.
     pub(super) fn guard(&self, disk: &Disk<W>) {
-        if let Some(fence) = self.claim.fence.get() {
+        if let Some(fence) = self.guarding.fence.get() {
             disk.device().guard(fence);
         }
     }
 
     /// Nobody has the pool any more.
     pub(super) async fn let_go(&self) {
-        self.claim.ended.set(true);
+        self.guarding.ended.set(true);
         // A disk that does not answer any more holds nobody up; the next owner then watches.
         select(pin!(self.pool.release()), pin!(self.seat.world.sleep(LEASE))).await;
     }
 
     /// Nobody is told any more whose the pool is.
     pub(super) fn stop_beating(&self) {
-        self.claim.ended.set(true);
+        self.guarding.ended.set(true);
     }
 
     /// True when another node has the pool.
@@ -228,7 +228,7 @@ impl<W: World> OpenPool<W> {
     fn stand_guard(self: &Rc<Self>) {
         let world = self.seat.world.clone();
         let fence = Fence::new(move || world.now());
-        if self.claim.fence.set(fence.clone()).is_err() {
+        if self.guarding.fence.set(fence.clone()).is_err() {
             return;
         }
         for slot in self.slots() {
@@ -256,9 +256,9 @@ fn stop_serving<W: World>(seat: &Seat<W>, pool: &Name, why: &str) {
 /// Says every few seconds that the pool is ours, whatever a slow disk does meanwhile.
 async fn beat<W: World>(pool: Weak<OpenPool<W>>, seat: Rc<Seat<W>>, fence: Rc<Fence>) {
     loop {
-        seat.world.sleep(BEAT).await;
+        seat.world.sleep(HEARTBEAT).await;
         fence.tick();
-        let Some(pool) = pool.upgrade().filter(|pool| !pool.claim.ended.get() && !pool.is_fenced()) else { return };
+        let Some(pool) = pool.upgrade().filter(|pool| !pool.guarding.ended.get() && !pool.is_fenced()) else { return };
         let (began, fence) = (seat.world.now(), fence.clone());
         seat.world.spawn(async move {
             // Who hears that it is somebody else's has been told by then.

@@ -10,13 +10,13 @@ use super::{Candidate, OpenPool, keys, volumes};
 use crate::array::overlay;
 use crate::overlay::Memory;
 use crate::seat::Seat;
+use cluster::{Claim, WATCH};
 use futures_util::future::join_all;
 use model::{PoolId, PoolReport, Refusal, Size, Subject, VolumeReport, code, event};
 use shard::{DiskOptions, World};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
-use volume::owner::WATCH;
-use volume::{BLOCK_BYTES, FoundPool, Owner};
+use volume::{BLOCK_BYTES, FoundPool};
 
 /// Why a pool is read-only whose operator wants it so.
 pub(super) const ASKED_FOR: &str = "it was imported with --read-only";
@@ -131,7 +131,7 @@ fn too_much(name: &str, why: &str, bytes: u64) -> Refusal {
 
 type Marks = BTreeMap<volume::Uuid, (u64, u64)>;
 
-fn newest_marks(marks: &[(volume::Uuid, Owner)]) -> Marks {
+fn newest_marks(marks: &[(volume::Uuid, Claim)]) -> Marks {
     marks.iter().map(|(disk, mark)| (*disk, (mark.epoch, mark.beat))).collect()
 }
 

@@ -1,8 +1,8 @@
 //! Claims of other pools on disks that an operator wants to overwrite: `--force` must not take what a living node writes to.
 
 use super::sight::{Mark, all_marks};
-use super::{Node, Owner};
 use block::BlockDevice;
+use cluster::{Claim, Node};
 use uuid::Uuid;
 
 /// The newest mark of every pool on a disk.
@@ -19,7 +19,7 @@ impl Claims {
         let mut newest: Vec<Mark> = Vec::new();
         for mark in marks {
             match newest.iter_mut().find(|known| known.is_beside(&mark)) {
-                Some(known) if known.owner.age() < mark.owner.age() => *known = mark,
+                Some(known) if known.claim.age() < mark.claim.age() => *known = mark,
                 Some(_) => {}
                 None => newest.push(mark),
             }
@@ -30,29 +30,29 @@ impl Claims {
     /// The same without those of `node` itself: who wrote them has ended, for it sits where that one sat.
     #[must_use]
     pub fn without(mut self, node: &Node) -> Self {
-        self.0.retain(|mark| !mark.owner.is_of_our_past(node));
+        self.0.retain(|mark| !mark.claim.is_of_our_past(node));
         self
     }
 
     /// Who has, or had, this pool last.
     #[must_use]
-    pub fn owner_of(&self, pool: Uuid) -> Option<&Owner> {
-        let marks = self.0.iter().filter(|mark| mark.pool == pool).map(|mark| &mark.owner);
-        marks.max_by_key(|owner| owner.age())
+    pub fn owner_of(&self, pool: Uuid) -> Option<&Claim> {
+        let marks = self.0.iter().filter(|mark| mark.pool == pool).map(|mark| &mark.claim);
+        marks.max_by_key(|claim| claim.age())
     }
 
-    /// True when only a second look, [`WATCH`](super::WATCH) later, tells whether a node uses one of the disks.
+    /// True when only a second look, [`WATCH`](cluster::WATCH) later, tells whether a node uses one of the disks.
     #[must_use]
     pub fn must_be_watched(&self) -> bool {
-        self.0.iter().any(|mark| !mark.owner.released)
+        self.0.iter().any(|mark| !mark.claim.released)
     }
 
     /// A mark that was written between the look that found `earlier` and this one.
     #[must_use]
     pub fn moved_since(&self, earlier: &Self) -> Option<&Mark> {
-        self.0.iter().filter(|mark| !mark.owner.released).find(|mark| {
+        self.0.iter().filter(|mark| !mark.claim.released).find(|mark| {
             let known = earlier.0.iter().find(|known| known.is_beside(mark));
-            mark.owner.is_life_after(known.map(|known| &known.owner), None)
+            mark.claim.is_life_after(known.map(|known| &known.claim), None)
         })
     }
 }

@@ -3,10 +3,11 @@
 //! Read before and after each mark is written, before each commit, and before disks of others are overwritten. Nothing here
 //! writes but [`Sight::clear_other_marks`].
 
-use super::Owner;
+use super::parse_any;
 use crate::label::{Label, NoLabel};
 use crate::layout::{BLOCK_BYTES, HEAD_LABELS, OWNER_PLACES};
 use block::{BlockDevice, Extent, IoError, Lba, Stable, View};
+use cluster::{Claim, LastMark, last_mark};
 use futures_util::future::join3;
 use uuid::Uuid;
 
@@ -59,7 +60,7 @@ pub struct Mark {
     /// Which disk it was written for.
     pub disk: Uuid,
     /// Who claims it.
-    pub owner: Owner,
+    pub claim: Claim,
     pub(super) place: Lba,
 }
 
@@ -70,7 +71,7 @@ pub(crate) async fn all_marks<D: BlockDevice>(disk: &D) -> Result<(Vec<Mark>, bo
     let block_bytes = BLOCK_BYTES as usize;
     let parse = |first: u64, data: &[u8]| {
         let blocks = (first..).zip(data.chunks(block_bytes));
-        blocks.filter_map(|(place, block)| Owner::parse_any(block, Lba(place))).collect::<Vec<_>>()
+        blocks.filter_map(|(place, block)| parse_any(block, Lba(place))).collect::<Vec<_>>()
     };
     let start = OWNER_PLACES.start.0;
     let error = match disk.read(OWNER_PLACES).await {
@@ -93,27 +94,17 @@ pub(crate) struct Sight {
     /// Why the pool is not the owner's any more, by this disk.
     pub(crate) loss: Option<Loss>,
     /// The marks of the pool for this disk; none when they cannot be read.
-    pub(crate) marks: Result<Vec<Owner>, IoError>,
+    pub(crate) marks: Result<Vec<Claim>, IoError>,
     /// True when every place of a mark could be read.
     is_whole: bool,
     others: Vec<Mark>,
-}
-
-/// Whether a disk has the last mark of its owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LastMark {
-    Present,
-    /// It is not there, though every place can be read.
-    Missing,
-    /// A place cannot be read, or the owner has not written to the disk yet.
-    Unknown,
 }
 
 impl Sight {
     /// What `disk`, the member `id` of `pool`, says to the owner `own`; without one, marks of the pool are no loss.
     ///
     /// Labels are read at the head alone: who makes a disk a member of another pool writes one there.
-    pub(crate) async fn of<D: BlockDevice>(disk: &D, pool: Uuid, id: Uuid, own: Option<&Owner>) -> Self {
+    pub(crate) async fn of<D: BlockDevice>(disk: &D, pool: Uuid, id: Uuid, own: Option<&Claim>) -> Self {
         let label = async |block: u64| disk.read(Extent::new(block, 1)).await.ok().map(block::Rope::into_view);
         let (first, second, marks) = join3(label(HEAD_LABELS[0]), label(HEAD_LABELS[1]), all_marks(disk)).await;
         let other_label = [first, second].iter().flatten().find_map(|block| other_label(block, pool));
@@ -124,30 +115,21 @@ impl Sight {
         };
         let (ours, others): (Vec<Mark>, Vec<Mark>) = found.into_iter().partition(|mark| mark.pool == pool);
         // A mark for another disk of the pool is a copy that somebody made, and says nothing of this one.
-        let ours: Vec<Owner> = ours.into_iter().filter(|mark| mark.disk == id).map(|mark| mark.owner).collect();
+        let ours: Vec<Claim> = ours.into_iter().filter(|mark| mark.disk == id).map(|mark| mark.claim).collect();
         let later = own.and_then(|own| ours.iter().find(|mark| mark.has_taken_over(own)));
         let of_claim = later.map(|mark| Loss::Claimed { node: mark.name.clone() });
-        let of_other = others.first().map(|mark| Loss::OtherMark { disk: id, node: mark.owner.name.clone() });
+        let of_other = others.first().map(|mark| Loss::OtherMark { disk: id, node: mark.claim.name.clone() });
         let loss = of_claim.or(of_label).or(of_other);
         Self { loss, marks: error.map_or(Ok(ours), Err), is_whole, others }
     }
 
     /// Whether the last mark of the claim `own` is there, which `written` is the beat of.
-    ///
-    /// The mark before it counts as well: the two lie in two places, and one that decays is no sign of another owner.
-    pub(crate) fn last_mark(&self, own: &Owner, written: Option<u64>) -> LastMark {
-        let (Some(written), Ok(marks)) = (written, &self.marks) else { return LastMark::Unknown };
-        if marks.iter().any(|mark| mark.is_same_claim(own) && mark.beat + 1 >= written) {
-            LastMark::Present
-        } else if self.is_whole {
-            LastMark::Missing
-        } else {
-            LastMark::Unknown
-        }
+    pub(crate) fn last_mark(&self, own: &Claim, written: Option<u64>) -> LastMark {
+        last_mark(own, written, self.marks.as_deref().ok(), self.is_whole)
     }
 
     /// True when the mark with the beat `written`, the last one that the disk has taken, is not there or not whole any more.
-    pub(crate) fn lacks_mark(&self, own: &Owner, written: Option<u64>) -> bool {
+    pub(crate) fn lacks_mark(&self, own: &Claim, written: Option<u64>) -> bool {
         let (Some(written), Ok(marks)) = (written, &self.marks) else { return false };
         !marks.iter().any(|mark| mark.is_same_claim(own) && mark.beat == written)
     }
@@ -158,8 +140,8 @@ impl Sight {
     }
 
     /// The newest mark of another pool.
-    pub(crate) fn newest_other(&self) -> Option<&Owner> {
-        self.others.iter().map(|mark| &mark.owner).max_by_key(|owner| owner.age())
+    pub(crate) fn newest_other(&self) -> Option<&Claim> {
+        self.others.iter().map(|mark| &mark.claim).max_by_key(|owner| owner.age())
     }
 
     /// The marks of other pools are not on `disk` any more: their owners would take them for signs of life, and so would we.

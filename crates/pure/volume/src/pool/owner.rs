@@ -2,9 +2,10 @@
 
 use super::Pool;
 use crate::error::PoolError;
-use crate::owner::{self, LastMark, Loss, Marked, Node, Owner, Sight, write_mark};
+use crate::owner::{self, Loss, Marked, Sight, write_mark};
 use crate::state_copy;
 use block::BlockDevice;
+use cluster::{Claim, LastMark, Node};
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -13,9 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use uuid::Uuid;
 
-/// What an open pool knows of its claim.
+/// What an open pool has told its disks of its claim.
 #[derive(Default)]
-pub(crate) struct Claim {
+pub(crate) struct Heartbeats {
     /// Disks whose marks are being written: a slow one does not hold up the others.
     busy: RefCell<BTreeSet<Uuid>>,
     beat: Cell<u64>,
@@ -29,7 +30,7 @@ pub(crate) struct Claim {
     copies: Cell<usize>,
 }
 
-impl Claim {
+impl Heartbeats {
     /// `disk` has taken the mark of this beat, and had not the one before where `is_worn`.
     fn note_written(&self, disk: Uuid, beat: u64, is_worn: bool) {
         self.written.borrow_mut().insert(disk, beat);
@@ -81,11 +82,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// The catalog has the epoch of the claim `own`, and every commit from now on looks whether it still holds.
     ///
-    /// *Shape*: the caller calls [`Pool::beat`] every [`BEAT`](crate::owner::BEAT) from now on. *Durability*: when it
+    /// *Shape*: the caller calls [`Pool::beat`] every [`HEARTBEAT`](cluster::HEARTBEAT) from now on. *Durability*: when it
     /// returns. *Errors*: `CatalogLost`, also when somebody has taken the pool over.
-    pub async fn hold(&self, own: Owner) -> Result<(), PoolError> {
+    pub async fn hold(&self, own: Claim) -> Result<(), PoolError> {
         let epoch = own.epoch;
-        self.shared.claim.beat.set(own.beat);
+        self.shared.heartbeats.beat.set(own.beat);
         self.shared.store.guard(Some(own));
         let ((), change) = self.shared.store.change(|catalog| {
             catalog.owner_epoch = epoch;
@@ -103,13 +104,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// disks. Nothing is done before a claim.
     pub async fn beat(&self, held: impl FnOnce()) -> Result<(), PoolError> {
         let Some(own) = self.shared.store.guarded() else { return Ok(()) };
-        let beat = self.shared.claim.beat.get() + 1;
-        self.shared.claim.beat.set(beat);
-        let mark = Owner { beat, ..own };
+        let beat = self.shared.heartbeats.beat.get() + 1;
+        self.shared.heartbeats.beat.set(beat);
+        let mark = Claim { beat, ..own };
         let disks = self.taking_part();
         let mut missing: BTreeSet<usize> = disks.iter().map(|(_, _, group)| *group).collect();
         let mut held = Some(held);
-        let busy = &self.shared.claim.busy;
+        let busy = &self.shared.heartbeats.busy;
         let all = disks.len();
         let idle = disks.into_iter().filter(|(id, _, _)| busy.borrow_mut().insert(*id));
         let mut steps: FuturesUnordered<LocalBoxFuture<'_, Result<Step<'_, D>, PoolError>>> = idle
@@ -143,9 +144,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 
     /// What one disk says before it is written.
-    async fn look_before<'a>(&self, mark: &Owner, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
+    async fn look_before<'a>(&self, mark: &Claim, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
         let sight = Sight::of(&*beaten.disk, self.id(), beaten.id, Some(mark)).await;
-        let written = self.shared.claim.written.borrow().get(&beaten.id).copied();
+        let written = self.shared.heartbeats.written.borrow().get(&beaten.id).copied();
         let last = sight.last_mark(mark, written);
         let is_worn = sight.lacks_mark(mark, written);
         if let Some(loss) = sight.loss {
@@ -155,12 +156,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 
     /// One disk says once more that the pool is ours, and nothing else by then.
-    async fn mark_one<'a>(&self, mark: &Owner, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
+    async fn mark_one<'a>(&self, mark: &Claim, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
         let Beaten { id, ref disk, group, is_worn, .. } = beaten;
         // A disk that cannot be read or written is found out by those who use it for more than this.
         let written = write_mark(&**disk, self.id(), id, mark).await;
         if written.is_ok() {
-            self.shared.claim.note_written(id, mark.beat, is_worn);
+            self.shared.heartbeats.note_written(id, mark.beat, is_worn);
         }
         let sight = Sight::of(&**disk, self.id(), id, Some(mark)).await;
         if let Some(loss) = sight.loss {
@@ -172,7 +173,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The members whose last mark was damaged or gone and that were given it anew since this was asked last. One that loses
     /// its mark again and again is told once.
     pub fn take_mended_marks(&self) -> Vec<Uuid> {
-        self.shared.claim.mended.take()
+        self.shared.heartbeats.mended.take()
     }
 
     /// The pool is not ours any more, unless it was let go of meanwhile.
@@ -190,8 +191,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if self.fenced_by().is_some() {
             return 0;
         }
-        let (pool, place) = (self.id(), self.shared.claim.copies.get() % 2);
-        self.shared.claim.copies.set(place + 1);
+        let (pool, place) = (self.id(), self.shared.heartbeats.copies.get() % 2);
+        self.shared.heartbeats.copies.set(place + 1);
         let mut kept = 0;
         for (id, disk, _) in self.taking_part() {
             // One at a time: a write that goes wrong on all of them leaves the copy before on each.
@@ -215,7 +216,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             return;
         }
         self.shared.store.close();
-        let mark = Owner { beat: self.shared.claim.beat.get() + 1, released: true, ..own };
+        let mark = Claim { beat: self.shared.heartbeats.beat.get() + 1, released: true, ..own };
         // One that keeps the mark of before is older than the others.
         join_all(disks.iter().map(async |(id, disk, _)| write_mark(&**disk, pool, *id, &mark).await.ok())).await;
         self.shared.store.guard(None);

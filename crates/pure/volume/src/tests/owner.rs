@@ -2,8 +2,9 @@
 
 use super::disk::{Image, PowerCut, Random, block_on};
 use super::world::{Opened, TestPool, World, disk_id, labelling, volume_id};
-use crate::{FoundPool, Loss, MemberState, Node, Owner, PoolError, PoolRefusal, VolumePlan};
+use crate::{FoundPool, Loss, MemberState, PoolError, PoolRefusal, VolumePlan};
 use block::{BlockDevice, Extent};
+use cluster::{Claim, Node};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use uuid::Uuid;
@@ -178,7 +179,7 @@ fn two_nodes_that_claim_at_the_same_time_never_both_have_the_pool() {
             async move { now.claim(|probe| world.disks[probe].clone(), &node(number), 200).await }
         };
         let mut claims = [2, 3].map(|number| Some(Box::pin(claim(number))));
-        let mut got: Vec<(usize, Owner)> = Vec::new();
+        let mut got: Vec<(usize, Claim)> = Vec::new();
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
         while claims.iter().any(Option::is_some) {
             let at = random.below(2) as usize;

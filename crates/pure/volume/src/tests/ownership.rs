@@ -4,7 +4,8 @@ use super::disk::block_on;
 use super::owner::{beat, found, node, owned};
 use super::world::{World, disk_id};
 use crate::owner::{Claims, PLACES, write_mark};
-use crate::{Loss, Owner, Pool, PoolError};
+use crate::{Loss, Pool, PoolError};
+use cluster::Claim;
 use uuid::Uuid;
 
 /// Makes a pool "other" of all disks of `world`, with force, as another node does.
@@ -52,7 +53,7 @@ fn owner_whose_disks_become_another_pools_finds_that_out_before_a_commit_and_bef
 #[test]
 fn owner_is_fenced_by_one_mark_of_another_pool() {
     let (world, opened) = owned();
-    let other = Owner { node: node(2).id, name: "node-2".into(), ..found(&world).owner().unwrap().clone() };
+    let other = Claim { node: node(2).id, name: "node-2".into(), ..found(&world).owner().unwrap().clone() };
     block_on(write_mark(&*world.disks[3], Uuid::from_u128(2), disk_id(3), &other)).unwrap();
     let lost = Loss::OtherMark { disk: disk_id(3), node: "node-2".into() };
     assert_eq!(beat(&opened.pool), Err(PoolError::Fenced(lost)));
@@ -131,7 +132,7 @@ fn claims_of_a_living_owner_move_and_those_of_a_silent_or_released_one_do_not() 
     assert!(first.must_be_watched());
     assert_eq!(look().moved_since(&first), None);
     assert_eq!(beat(&opened.pool), Ok(true));
-    assert_eq!(look().moved_since(&first).map(|mark| mark.owner.name.clone()).as_deref(), Some("node-1"));
+    assert_eq!(look().moved_since(&first).map(|mark| mark.claim.name.clone()).as_deref(), Some("node-1"));
     let own = block_on(Claims::on(&world.disks[1], Some(opened.pool.id())));
     assert!(!own.must_be_watched(), "a pool does not wait for itself");
     block_on(opened.pool.release());
@@ -148,7 +149,7 @@ fn disk_that_is_wiped_has_no_mark_and_a_claim_clears_those_of_other_pools() {
     // A mark that a stalled node writes after its disks were taken stands for nobody once the pool is claimed again.
     let (world, opened) = owned();
     block_on(opened.pool.release());
-    let stale = Owner { node: node(2).id, ..found(&world).owner().unwrap().clone() };
+    let stale = Claim { node: node(2).id, ..found(&world).owner().unwrap().clone() };
     block_on(write_mark(&*world.disks[1], Uuid::from_u128(2), disk_id(1), &stale)).unwrap();
     let now = found(&world);
     let own = block_on(now.claim(|probe| world.disks[probe].clone(), &node(1), 200)).unwrap();

@@ -1,0 +1,25 @@
+//! Who owns a pool: every decision about claims, leases, fences and takeovers, as pure functions of what was read and of the time.
+//!
+//! A node that has a pool open writes its [`Claim`] to every member disk, every [`HEARTBEAT`]. It stops writing data when its
+//! last heartbeat is older than its [`LEASE`], and another node may take the pool when the claim has not moved for [`WATCH`].
+//! `pure/volume` reads and writes the claims and asks here what they mean; `plane/engine` holds back writes by the [`Lease`].
+//! Nothing here reads a disk or a clock. `docs/on-disk.md`, *Owner*, has the rules, `docs/promises.md` what they promise.
+//!
+//! | question | asked by | function |
+//! |---|---|---|
+//! | may this node open the pool? | import, start | [`judge_takeover`] |
+//! | does somebody else use a disk that is to be overwritten? | pool create, replace | [`Claim::is_life_after`] |
+//! | was the claim contested while it was written? | a claim being made | [`contested_before`], [`contested_after`] |
+//! | is the pool another node's by now? | each heartbeat and commit | [`Claim::has_taken_over`] |
+//! | is the own mark still there? | each heartbeat | [`last_mark`] |
+//! | may a write go to a disk? | each write | [`Lease::admits`] |
+
+mod claim;
+mod contest;
+mod lease;
+mod takeover;
+
+pub use claim::{Claim, Node, Seen, newest};
+pub use contest::{LastMark, contested_after, contested_before, last_mark};
+pub use lease::{Admission, HEARTBEAT, LEASE, Lease, PATIENCE, WATCH};
+pub use takeover::{Takeover, judge_takeover, must_be_watched};

@@ -1,0 +1,124 @@
+//! May a node open a pool that was found: the decision table of import and start.
+
+use crate::claim::{Claim, Node, Seen, newest};
+use uuid::Uuid;
+
+/// What a node may do with a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Takeover {
+    /// Open it at once: it was never claimed, was released, or its owner was this daemon before its start.
+    Free,
+    /// Look again, [`WATCH`](crate::WATCH) later: its owner may be alive.
+    Watch,
+    /// Open it: its owner does not write any more, and an operator says that it is down, or it was this node.
+    Forced,
+    /// Nothing: `owner` has it and writes.
+    Owned {
+        /// The last owner.
+        owner: Claim,
+        /// True when that is another daemon of this same node.
+        is_us: bool,
+    },
+    /// Nothing without an operator: `owner` is silent and has not released it.
+    NotReleased {
+        /// The last owner.
+        owner: Claim,
+    },
+}
+
+/// Judges whether `node` may open the pool of whose members `now` are the newest claims; `earlier` are those of a look at least
+/// [`WATCH`](crate::WATCH) before, where there was one. `told` is true when an operator says that its last owner is down.
+#[must_use]
+pub fn judge_takeover(now: &[Seen], earlier: Option<&[Seen]>, node: &Node, told: bool) -> Takeover {
+    let Some(owner) = newest(now).filter(|_| must_be_watched(now, node)) else { return Takeover::Free };
+    let Some(earlier) = earlier else { return Takeover::Watch };
+    let owner = owner.clone();
+    let is_us = owner.node == node.id;
+    let known = |disk: Uuid| earlier.iter().find(|(known, _)| *known == disk).map(|(_, claim)| claim);
+    let lives = |(disk, claim): &Seen| !claim.released && claim.is_life_after(known(*disk), newest(earlier));
+    if now.iter().any(lives) {
+        Takeover::Owned { owner, is_us }
+    } else if told || is_us {
+        Takeover::Forced
+    } else {
+        Takeover::NotReleased { owner }
+    }
+}
+
+/// True when only a second look tells whether somebody but `node` has the pool.
+#[must_use]
+pub fn must_be_watched(now: &[Seen], node: &Node) -> bool {
+    newest(now).is_some_and(|owner| !owner.released && !owner.is_of_our_past(node))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::claim::tests::{claim, node};
+
+    const DISKS: [Uuid; 2] = [Uuid::from_u128(10), Uuid::from_u128(11)];
+
+    fn on_both(claim: &Claim) -> Vec<Seen> {
+        DISKS.iter().map(|&disk| (disk, claim.clone())).collect()
+    }
+
+    /// What is decided, without whom it names.
+    fn kind(verdict: &Takeover) -> &'static str {
+        match verdict {
+            Takeover::Free => "free",
+            Takeover::Watch => "watch",
+            Takeover::Forced => "forced",
+            Takeover::Owned { is_us: true, .. } => "owned by us",
+            Takeover::Owned { .. } => "owned",
+            Takeover::NotReleased { .. } => "not released",
+        }
+    }
+
+    #[test]
+    fn table_of_takeovers() {
+        let other = claim(2, 3, 4);
+        let released = Claim { released: true, ..claim(2, 3, 5) };
+        let ours = claim(1, 3, 4);
+        let ours_elsewhere = Claim { seat: Uuid::nil(), ..claim(1, 3, 4) };
+        let beat = |claim: &Claim| Claim { beat: claim.beat + 1, ..claim.clone() };
+        // The claim now; that of the first look, where there was one; what an operator said; the decision.
+        let rows: [(Option<&Claim>, Option<Claim>, bool, &str); 14] = [
+            (None, None, false, "free"),
+            (Some(&released), None, false, "free"),
+            (Some(&ours), None, false, "free"),
+            (Some(&ours_elsewhere), None, false, "watch"),
+            (Some(&other), None, false, "watch"),
+            (Some(&other), None, true, "watch"),
+            (Some(&other), Some(other.clone()), false, "not released"),
+            (Some(&other), Some(other.clone()), true, "forced"),
+            (Some(&beat(&other)), Some(other.clone()), false, "owned"),
+            (Some(&beat(&other)), Some(other.clone()), true, "owned"),
+            (Some(&ours_elsewhere), Some(ours_elsewhere.clone()), false, "forced"),
+            (Some(&beat(&ours_elsewhere)), Some(ours_elsewhere.clone()), true, "owned by us"),
+            (Some(&released), Some(other.clone()), false, "free"),
+            (Some(&claim(3, 4, 0)), Some(other.clone()), true, "owned"),
+        ];
+        for (number, (now, earlier, told, decision)) in rows.into_iter().enumerate() {
+            let now = now.map(on_both).unwrap_or_default();
+            let earlier = earlier.as_ref().map(on_both);
+            let verdict = judge_takeover(&now, earlier.as_deref(), &node(1), told);
+            assert_eq!(kind(&verdict), decision, "row {number}: {verdict:?}");
+            let is_first_look = earlier.is_none();
+            assert_eq!(must_be_watched(&now, &node(1)) && is_first_look, decision == "watch", "row {number}");
+        }
+    }
+
+    #[test]
+    fn one_disk_that_moves_is_enough_and_one_that_shows_an_older_mark_is_not() {
+        let (old, new) = (claim(2, 3, 4), claim(2, 3, 5));
+        let earlier = on_both(&old);
+        let one_moved = [(DISKS[0], old.clone()), (DISKS[1], new.clone())];
+        assert_eq!(kind(&judge_takeover(&one_moved, Some(&earlier), &node(1), true)), "owned");
+        // The newest mark of a disk has decayed since: the one before it is no sign of life.
+        let decayed = [(DISKS[0], new.clone()), (DISKS[1], old)];
+        assert_eq!(kind(&judge_takeover(&decayed, Some(&on_both(&new)), &node(1), true)), "forced");
+        // A disk that could not be read at the first look says nothing new.
+        let earlier = [(DISKS[0], new.clone())];
+        assert_eq!(kind(&judge_takeover(&on_both(&new), Some(&earlier), &node(1), true)), "forced");
+    }
+}
