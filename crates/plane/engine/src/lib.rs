@@ -4,6 +4,7 @@
 //! hosts; what the engine asks of it is in [`front`]. The [`conductor`] answers control's orders.
 
 mod array;
+mod backends;
 pub mod conductor;
 mod counted;
 mod events;

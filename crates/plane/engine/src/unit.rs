@@ -5,12 +5,14 @@ mod alone;
 mod host_state;
 mod meter;
 mod policy;
+mod stack;
 mod store;
 
 pub use alone::{close_alone, open_alone, resize_alone};
 pub use host_state::{HostState, NotKept};
 pub use meter::{Clock, HostLoad, Meter};
 pub use policy::{cache_id, cache_of, policy_of};
+pub use stack::{Layer, Stack};
 pub use store::Store;
 
 use crate::front::FrontUnit;
@@ -242,12 +244,7 @@ impl<W: World> Unit<W> {
 
     /// What holds a command for `extent` before it goes below; `None` when it is on its way.
     pub fn hold(&self, extent: block::Extent) -> Option<TaskStage> {
-        let hold = match &*self.store {
-            Store::Volume(volume) => volume.hold(extent),
-            Store::Volume512(sectors) => sectors.device().hold(volume::blocks_of_sectors(extent)),
-            Store::File(_) | Store::Ram(_) | Store::Null(_) => None,
-        };
-        hold.map(|hold| match hold {
+        self.store.hold(extent).map(|hold| match hold {
             Hold::Limit => TaskStage::Limit,
             Hold::Room => TaskStage::Cache,
         })

@@ -1,8 +1,9 @@
 //! Which volumes are open, and where.
 
 use super::{Conductor, VolumeHome, engine_gone};
-use crate::{pool, unit};
-use model::{Backend, LatencyReport, Refusal, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
+use crate::backends::BackEnd;
+use crate::unit;
+use model::{LatencyReport, Refusal, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
 use shard::World;
 use std::collections::BTreeSet;
 
@@ -12,20 +13,12 @@ impl<W: World> Conductor<W> {
         self.admit(spec)?;
         let spec = spec.clone();
         let (name, id) = (spec.name.clone(), spec.id);
-        let (home, report) = match (&spec.backend, spec.name.pool()) {
-            (Backend::Pool { .. }, Some(pool)) => {
-                let home = self.pool_home(pool)?.home;
-                (home, self.at(home, move |seat| pool::create_volume(seat, spec)).await?)
-            }
-            (Backend::Pool { .. }, None) => {
-                let message = format!("the volume {} names no pool", spec.name);
-                return Err(Refusal::new(code::NAME_INVALID, message, "write POOL/VOLUME, or choose another backend"));
-            }
-            (_, _) => {
-                let home = self.choose_home();
-                (home, self.at(home, move |seat| unit::open_alone(seat, spec)).await?)
-            }
+        let backend = BackEnd::of_spec(&spec)?;
+        let home = match spec.name.pool() {
+            Some(pool) if backend == BackEnd::Pool => self.pool_home(pool)?.home,
+            _ => self.choose_home(),
         };
+        let report = self.at(home, move |seat| backend.create(seat, spec)).await?;
         self.volumes.borrow_mut().insert(name, VolumeHome { id, home, serves: true });
         self.publish_volumes().await;
         Ok(report)
@@ -36,14 +29,8 @@ impl<W: World> Conductor<W> {
         if size.bytes() > self.seat.limits.volume_bytes_max {
             return Err(self.too_large(size));
         }
-        let name = name.clone();
-        self.at(home, move |seat| async move {
-            match name.pool().is_some() {
-                true => pool::resize_volume(seat, name, size).await,
-                false => unit::resize_alone(&seat, id, size).await,
-            }
-        })
-        .await
+        let (backend, name) = (BackEnd::of_name(name), name.clone());
+        self.at(home, move |seat| backend.resize(seat, (id, name), size)).await
     }
 
     pub(super) async fn set_volume_policy(
@@ -52,12 +39,9 @@ impl<W: World> Conductor<W> {
         policy: VolumePolicy,
     ) -> Result<VolumeReport, Refusal> {
         let VolumeHome { home, .. } = self.volume_home(name)?;
-        if name.pool().is_none() {
-            let message = format!("volume {name} has no pool, and only volumes of pools are cached");
-            return Err(Refusal::new(code::POLICY_IMPOSSIBLE, message, "make a volume in a pool"));
-        }
-        let name = name.clone();
-        self.at(home, move |seat| pool::set_policy(seat, name, policy)).await
+        let (backend, name) = (BackEnd::of_name(name), name.clone());
+        backend.admit_policy(&name)?;
+        self.at(home, move |seat| backend.set_policy(seat, name, policy)).await
     }
 
     pub(super) async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
@@ -70,14 +54,8 @@ impl<W: World> Conductor<W> {
                 "take it away from its hosts with `blockyard unpresent` first",
             ));
         }
-        let volume = name.clone();
-        self.at(home, move |seat| async move {
-            match volume.pool().is_some() {
-                true => pool::delete_volume(seat, volume).await,
-                false => unit::close_alone(&seat, id).await,
-            }
-        })
-        .await?;
+        let (backend, volume) = (BackEnd::of_name(name), name.clone());
+        self.at(home, move |seat| backend.remove(seat, (id, volume))).await?;
         self.volumes.borrow_mut().remove(name);
         self.publish_volumes().await;
         Ok(())

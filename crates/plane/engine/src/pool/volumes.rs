@@ -8,7 +8,7 @@ use super::{OpenPool, PoolVolume, copy, find};
 use crate::array::{Disk, Group};
 use crate::seat::{Seat, Withdrawn};
 use crate::unit::{HostState, Parts, Store, Unit, cache_id, policy_of};
-use block::{BlockDevice, Blocks};
+use block::BlockDevice;
 use cache::{CacheShard, PolicedVolume};
 use model::{
     Backend, Provision, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, WritePolicy, code,
@@ -16,7 +16,7 @@ use model::{
 };
 use shard::World;
 use std::rc::Rc;
-use volume::{BLOCK_BYTES, Provisioning, Sectors, ThinPlan, ThinStatus, ThinVolume, Uuid, VolumePlan};
+use volume::{BLOCK_BYTES, Provisioning, ThinPlan, ThinStatus, ThinVolume, Uuid, VolumePlan};
 
 /// The volume is in its pool, and serves.
 ///
@@ -68,9 +68,7 @@ pub async fn resize_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName, size: 
     let id = pool.volume_id(&name)?;
     pool.pool.resize_volume(id, size.bytes()).await.map_err(|error| refusal(&error, &pool))?;
     let unit = pool.unit(id, &name)?;
-    if let Store::Volume512(sectors) = &**unit.store() {
-        sectors.show(Blocks(size.bytes() / 512));
-    }
+    unit.store().show_growth(size.bytes());
     unit.capacity_changed();
     Ok(pool.report_of(&unit))
 }
@@ -299,10 +297,7 @@ impl<W: World> OpenPool<W> {
         let policy = policy_of(&VolumePolicy::default());
         let shard = CacheShard { log: self.log.running(), ..self.seat.cache.clone() };
         let policed = PolicedVolume::new(&shard, cache_id(id), volume, &policy);
-        let store = match block_bytes {
-            BLOCK_BYTES => Store::Volume(policed),
-            _ => Store::Volume512(Sectors::new(policed)),
-        };
+        let store = Store::in_pool(policed, block_bytes);
         let (read_only, meter) = (self.is_read_only(), self.care.meter.clone());
         let host_state = HostState::in_pool(self.pool.clone(), kept);
         let unit = Rc::new(Unit::new(Parts { id, name, backend, store, read_only, meter, host_state }));

@@ -1,21 +1,26 @@
 //! What a unit's data is on: one of a few kinds of device, without a pointer to follow per command.
 
+use super::stack::{self, Stack};
 use crate::pool::PoolVolume;
 use block::memory::{Null, Ram};
-use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
-use cache::PolicedVolume;
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
+use cache::{Hold, PolicedVolume};
 use shard::{GroupCommit, World};
+use std::rc::Rc;
 use volume::Sectors;
 
 /// A volume of a pool behind its cache and its limits.
 pub type Policed<W> = PolicedVolume<PoolVolume<W>, W>;
 
+/// The devices below a unit of a pool.
+type VolumeStack<W> = Stack<Policed<W>>;
+
 /// The device under a logical unit, in the block size that its hosts see.
 pub enum Store<W: World> {
     /// A volume of a pool with 4096-byte blocks.
-    Volume(Policed<W>),
+    Volume(VolumeStack<W>),
     /// A volume of a pool with 512-byte blocks (512e).
-    Volume512(Sectors<Policed<W>>),
+    Volume512(Sectors<VolumeStack<W>>),
     /// A file or a block device, as it is.
     File(GroupCommit<W::Disk>),
     /// Memory.
@@ -25,11 +30,45 @@ pub enum Store<W: World> {
 }
 
 impl<W: World> Store<W> {
+    /// The devices below a unit of a pool whose hosts see blocks of so many bytes.
+    pub fn in_pool(volume: Policed<W>, block_bytes: u32) -> Self {
+        let stack = Stack::new(volume);
+        match block_bytes {
+            volume::BLOCK_BYTES => Self::Volume(stack),
+            _ => Self::Volume512(Sectors::new(stack)),
+        }
+    }
+
+    fn stack(&self) -> Option<&VolumeStack<W>> {
+        match self {
+            Self::Volume(stack) => Some(stack),
+            Self::Volume512(sectors) => Some(sectors.device()),
+            Self::File(_) | Self::Ram(_) | Self::Null(_) => None,
+        }
+    }
+
     /// The volume of a pool; none of what has no pool.
     pub fn policed(&self) -> Option<&Policed<W>> {
+        self.stack().map(Stack::device)
+    }
+
+    /// Inserts a layer above the cache of a volume of a pool; false for what has no pool.
+    pub fn insert(&self, layer: impl FnOnce(Rc<dyn stack::Layer>) -> Rc<dyn stack::Layer>) -> bool {
+        self.stack().map(|stack| stack.insert(layer)).is_some()
+    }
+
+    /// The volume of a pool has grown to `bytes`.
+    pub fn show_growth(&self, bytes: u64) {
+        if let Self::Volume512(sectors) = self {
+            sectors.show(Blocks(bytes / 512));
+        }
+    }
+
+    /// What holds a command for `extent`, in blocks of the unit, before it goes below.
+    pub fn hold(&self, extent: Extent) -> Option<Hold> {
         match self {
-            Self::Volume(volume) => Some(volume),
-            Self::Volume512(sectors) => Some(sectors.device()),
+            Self::Volume(stack) => stack.device().hold(extent),
+            Self::Volume512(sectors) => sectors.device().device().hold(volume::blocks_of_sectors(extent)),
             Self::File(_) | Self::Ram(_) | Self::Null(_) => None,
         }
     }
