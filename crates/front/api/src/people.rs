@@ -1,7 +1,6 @@
 //! Who may use the array: users with passwords, their logins, tokens of programs, and links that let somebody in for the first time.
 
 mod document;
-mod guessing;
 mod links;
 mod logins;
 mod password;
@@ -13,7 +12,6 @@ pub use logins::{IDLE_SECONDS, LASTS_SECONDS, Login};
 
 use crate::request::{NewUser, Password, SetUser};
 use control::{Control, now};
-use guessing::Guessing;
 use links::Links;
 use logins::Logins;
 use model::{
@@ -26,9 +24,21 @@ use sha3::{Digest, Sha3_256};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+use throttle::{Attempt, LoginThrottle, Policy};
 use tokens::Used;
 
+/// What wrong passwords cost.
+const GUESSES: Policy = Policy {
+    free: 0,
+    first: Duration::from_secs(1),
+    most: Duration::from_secs(30),
+    of_name_max: 4,
+    of_address_max: 1,
+    known_max: 1,
+    memory: Duration::from_secs(15 * 60),
+    remembered_max: 4096,
+};
 /// From so many failures on, each doubling of them is an event.
 const GUESSES_TOLD: u32 = 5;
 
@@ -39,7 +49,9 @@ pub struct People {
     mill: Mill,
     logins: Logins,
     links: Links,
-    guessing: Guessing,
+    throttle: LoginThrottle<Name>,
+    /// The instant that times of the throttle are counted from.
+    since: Instant,
     used: Used,
     /// The last number of each user's second factor, which is good once.
     steps: Mutex<BTreeMap<Name, u64>>,
@@ -59,9 +71,20 @@ impl People {
     /// *Errors*: what is kept cannot be read.
     pub fn open(control: Arc<Control>) -> Result<Self, Refusal> {
         let book = Book::open(control.clone())?;
-        let (mill, logins, links, guessing, used) = Default::default();
+        let (mill, logins, links, used) = Default::default();
+        let (throttle, since) = (LoginThrottle::new(GUESSES), Instant::now());
         let (steps, offered) = Default::default();
-        Ok(Self { control, book, mill, logins, links, guessing, used, steps, offered })
+        Ok(Self { control, book, mill, logins, links, throttle, since, used, steps, offered })
+    }
+
+    /// Begins to check a password of `user` at `address`.
+    ///
+    /// *Errors*: `ASKED_TOO_OFTEN` while another login from there, or of this user, has failed and is not answered yet.
+    fn begin_attempt(&self, address: IpAddr, user: &Name) -> Result<Attempt<Name>, Refusal> {
+        self.throttle.begin(address, user, self.since.elapsed()).ok_or_else(|| {
+            let hint = "wait until the wrong password before has had its answer";
+            Refusal::new(code::ASKED_TOO_OFTEN, "too many logins fail", hint)
+        })
     }
 
     /// `name` logs in with a password, and with a number where it has a second factor.
@@ -74,7 +97,7 @@ impl People {
         number: Option<&str>,
         (address, agent): (IpAddr, &str),
     ) -> Result<LetIn, Refusal> {
-        let turn = self.guessing.enter(address, name, Instant::now())?;
+        let attempt = self.begin_attempt(address, name)?;
         let registry = self.book.now();
         let user = registry.users.get(name);
         let kept = user.and_then(|user| user.password.as_ref());
@@ -90,22 +113,22 @@ impl People {
             (false, ..) => Some("no user has this name and this password"),
         };
         let Some(wrong) = wrong else {
-            turn.succeeded();
+            attempt.succeeded();
             return self.let_in(name, address, agent);
         };
-        let penalty = turn.failed(Instant::now());
-        tracing::warn!(user = %name, %address, times = penalty.times, "a login to the console failed");
-        if penalty.times >= GUESSES_TOLD
-            && (penalty.times / GUESSES_TOLD).is_power_of_two()
-            && penalty.times % GUESSES_TOLD == 0
+        let penalty = attempt.failed(self.since.elapsed());
+        tracing::warn!(user = %name, %address, failures = penalty.failures, "a login to the console failed");
+        if penalty.failures >= GUESSES_TOLD
+            && (penalty.failures / GUESSES_TOLD).is_power_of_two()
+            && penalty.failures % GUESSES_TOLD == 0
         {
             let sentence =
-                format!("logins of {name} to the console, or from {address}, have failed {} times", penalty.times);
+                format!("logins of {name} to the console, or from {address}, have failed {} times", penalty.failures);
             let node = Subject::new(SubjectKind::Node, &self.control.settings().node);
             self.control.tell(event::LOGINS_FAIL, node, sentence);
         }
-        tokio::time::sleep(penalty.delay).await;
-        drop(turn);
+        tokio::time::sleep(penalty.hold).await;
+        drop(attempt);
         Err(Refusal::new(code::LOGIN_FAILED, wrong, "try again, or ask root for blockyard web link"))
     }
 
@@ -269,12 +292,12 @@ impl People {
 
     /// Whoever is logged in is the user still, and no passer-by.
     async fn prove(&self, login: &Login, password: Password) -> Result<(), Refusal> {
-        let turn = self.guessing.enter(login.address, &login.user, Instant::now())?;
+        let attempt = self.begin_attempt(login.address, &login.user)?;
         let registry = self.book.now();
         if self.mill.is(registry.user(&login.user)?.password.as_ref(), password.0).await? {
             return Ok(());
         }
-        tokio::time::sleep(turn.failed(Instant::now()).delay).await;
+        tokio::time::sleep(attempt.failed(self.since.elapsed()).hold).await;
         Err(Refusal::new(code::PASSWORD_WRONG, "this is not the user's password", "try again"))
     }
 

@@ -15,7 +15,7 @@ mod refusal;
 
 use crate::iscsi_shard::IscsiShard;
 use crate::nexus::SessionId;
-use crate::registry::{LoginPlace, Notice, ProofTurn};
+use crate::registry::{LoginPlace, Notice};
 use crate::scsi_unit::{self, Done, Ran};
 use crate::session::{Ends, Session};
 use iscsi::target::{self, Event, TargetRecord};
@@ -30,6 +30,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use throttle::Attempt;
 
 /// Serves `stream` until it ends, and leaves nothing of it behind.
 pub async fn serve<W: World>(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace) {
@@ -74,8 +75,8 @@ struct Connection<W: World, S, F: Future> {
     asker: Option<LoginQuestion>,
     /// Why the asker may not come in, once that is judged.
     why: Option<RefusedWhy>,
-    /// Held while a proof is judged, or its answer is held back.
-    turn: Option<ProofTurn>,
+    /// Held while a secret is judged, or the answer to a wrong one is held back.
+    attempt: Option<Attempt<String>>,
     /// Until when the answer to a wrong proof is held back.
     penalty: Option<Pin<Box<Sleep>>>,
     /// What the registry gave to the login that is under way, or the session that it joins.
@@ -123,7 +124,7 @@ where
             gone: Vec::new(),
             asker: None,
             why: None,
-            turn: None,
+            attempt: None,
             penalty: None,
             admitted: None,
             timer: None,
@@ -196,7 +197,7 @@ where
                     self.tell_end(reason);
                     self.tell_of_refusal(reason);
                     if self.penalty.is_none() {
-                        (self.place, self.turn) = (None, None);
+                        (self.place, self.attempt) = (None, None);
                     }
                 }
             }
@@ -229,7 +230,7 @@ where
     fn sit_out_penalty(&mut self, cx: &mut Context<'_>) -> Progress {
         let over = self.penalty.as_mut().is_some_and(|penalty| penalty.as_mut().poll(cx).is_ready());
         if over {
-            (self.penalty, self.place, self.turn) = (None, None, None);
+            (self.penalty, self.place, self.attempt) = (None, None, None);
         }
         over
     }

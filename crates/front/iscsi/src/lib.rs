@@ -9,7 +9,6 @@ mod balance;
 mod connection;
 mod faces;
 mod front_end;
-pub mod guesses;
 mod hidden;
 mod iscsi_shard;
 mod joiner;

@@ -2,7 +2,6 @@
 
 use crate::access::canonical;
 use crate::balance::{Balancer, Candidate, Counted, surplus};
-use crate::guesses::{Guesses, Penalty};
 use crate::joiner::Joiner;
 use crate::logins::{Bounds, Logins};
 use crate::nexus::{NexusName, SessionId};
@@ -18,6 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use throttle::{Attempt, LoginThrottle, Policy};
 
 /// What a session counts; read by whoever reports, written by its connection alone.
 #[derive(Default)]
@@ -163,13 +163,15 @@ pub enum Notice {
 
 /// The table of sessions and of logins under way. Cheap to clone, the same table everywhere.
 #[derive(Clone)]
-pub struct Registry(Arc<Mutex<Table>>);
+pub struct Registry {
+    table: Arc<Mutex<Table>>,
+    throttle: LoginThrottle<String>,
+}
 
 struct Table {
     /// Shared with whoever asked: ten thousand of them are not copied for a question.
     sessions: BTreeMap<SessionId, Arc<Entry>>,
     logins: Logins,
-    guesses: Guesses,
     next_session: u64,
     next_tsih: u16,
     ended: SessionTotals,
@@ -190,29 +192,35 @@ pub struct LoginPlace {
     pub ends: Receiver<()>,
 }
 
-/// A proof that is being judged, or whose answer is held back; over when dropped.
-pub struct ProofTurn {
-    registry: Registry,
-    initiator: String,
-    address: IpAddr,
-}
+/// What wrong CHAP secrets cost.
+const GUESSES: Policy = Policy {
+    free: 3,
+    first: Duration::from_millis(250),
+    most: Duration::from_secs(10),
+    of_name_max: 1,
+    of_address_max: 4,
+    // A host logs in with all of its paths at the same time.
+    known_max: usize::MAX,
+    memory: Duration::from_secs(15 * 60),
+    remembered_max: 4096,
+};
 
 impl Registry {
     /// An empty table with the bounds of `limits`.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         let bounds = Bounds { all: limits.logins_max, per_address: limits.logins_per_address_max };
-        Self(Arc::new(Mutex::new(Table {
+        let table = Table {
             sessions: BTreeMap::new(),
             logins: Logins::new(bounds),
-            guesses: Guesses::default(),
             next_session: 1,
             next_tsih: 1,
             ended: SessionTotals::default(),
             balancer: Balancer::default(),
             refused: Vec::new(),
             limits,
-        })))
+        };
+        Self { table: Arc::new(Mutex::new(table)), throttle: LoginThrottle::new(GUESSES) }
     }
 
     /// Takes a place for a login from `address`, or `None` when there are too many and none makes room.
@@ -222,11 +230,10 @@ impl Registry {
         Some(LoginPlace { registry: self.clone(), id, ends })
     }
 
-    /// A proof of `initiator` from `address` is judged from now on, or `None` when too many have failed and another is judged.
+    /// Begins to authenticate `initiator` at `address`, or `None` when too many have failed and another is judged.
     #[must_use]
-    pub fn begin_proof(&self, initiator: &str, address: IpAddr, now: Time) -> Option<ProofTurn> {
-        let goes = self.lock().guesses.begin(initiator, address, now);
-        goes.then(|| ProofTurn { registry: self.clone(), initiator: initiator.to_owned(), address })
+    pub fn begin_authentication(&self, initiator: &str, address: IpAddr, now: Time) -> Option<Attempt<String>> {
+        self.throttle.begin(address, &initiator.to_owned(), now.since(Time::default()))
     }
 
     /// A session identifier and a TSIH that no live session of the same initiator has, or `None` when the daemon is full.
@@ -378,7 +385,7 @@ impl Registry {
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -401,24 +408,5 @@ impl LoginPlace {
 impl Drop for LoginPlace {
     fn drop(&mut self) {
         self.registry.lock().logins.end(self.id);
-    }
-}
-
-impl ProofTurn {
-    /// The proof was wrong, and this is what it costs.
-    #[must_use]
-    pub fn failed(&self, now: Time) -> Penalty {
-        self.registry.lock().guesses.failed(&self.initiator, self.address, now)
-    }
-
-    /// The proof was right.
-    pub fn succeeded(&self, now: Time) {
-        self.registry.lock().guesses.succeeded(&self.initiator, self.address, now);
-    }
-}
-
-impl Drop for ProofTurn {
-    fn drop(&mut self) {
-        self.registry.lock().guesses.end(&self.initiator, self.address);
     }
 }

@@ -37,8 +37,8 @@ where
     /// Who asked is who it says: it gets a session, here or elsewhere.
     pub(super) fn answer_proven(&mut self) {
         let question = self.asker.clone().expect("who is proven has asked");
-        if let Some(turn) = self.turn.take() {
-            turn.succeeded(self.shard.world.now());
+        if let Some(attempt) = self.attempt.take() {
+            attempt.succeeded();
         }
         let session = match question.tsih {
             Tsih(0) => self.place(&question),
@@ -82,8 +82,8 @@ where
         })?;
         if auth.chap().is_some() {
             let (initiator, address) = (question.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
-            self.turn = self.shard.registry.begin_proof(initiator, address, self.shard.world.now());
-            if self.turn.is_none() {
+            self.attempt = self.shard.registry.begin_authentication(initiator, address, self.shard.world.now());
+            if self.attempt.is_none() {
                 self.why = Some(RefusedWhy::HeldBack { host: host.name.clone() });
                 return Err(LoginStatus::ServiceUnavailable);
             }

@@ -4,7 +4,7 @@ use super::Connection;
 use crate::scsi_unit::{Done, Ran, ScsiUnit};
 use iscsi::{CloseReason, IscsiName, LoginStatus, SessionType, Unproven};
 use model::{ProofLack, RefusedLogin, RefusedWhy, Subject, SubjectKind, Timestamp, event};
-use shard::World;
+use shard::{Time, World};
 use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
@@ -69,11 +69,11 @@ where
         self.shard.engine.raise(event::LOGIN_REFUSED, Subject::new(SubjectKind::Host, &asker), sentence);
     }
 
-    /// The proof was wrong: perhaps somebody guesses. How long the answer is held back.
+    /// The secret was wrong: perhaps somebody guesses. How long the answer is held back.
     fn punish(&mut self) -> Duration {
         let now = self.shard.world.now();
-        let (Some(turn), Some(asker)) = (&self.turn, &self.asker) else { return Duration::ZERO };
-        let penalty = turn.failed(now);
+        let (Some(attempt), Some(asker)) = (&self.attempt, &self.asker) else { return Duration::ZERO };
+        let penalty = attempt.failed(now.since(Time::default()));
         let (initiator, address) = (asker.initiator_name.as_str(), self.ends.peer.ip().to_canonical());
         if penalty.failures >= GUESSING_FROM
             && (penalty.failures / GUESSING_FROM).is_power_of_two()

@@ -1,0 +1,336 @@
+//! Slows down those who guess secrets, and keeps nobody else out.
+//!
+//! Used for CHAP logins of hosts and for logins to the console, each with a [`Policy`] of its own. A right secret is never held
+//! back; the answer to a wrong one comes ever later. Once too many attempts have failed, those of a name and those from an
+//! address are judged a few at a time. A name that has authenticated from an address before is judged there by itself, so nobody can be
+//! locked out by the guesses of another.
+//!
+//! Time is an argument, as a duration since an instant that the caller chooses once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What failures cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Policy {
+    /// Failures that cost nothing: somebody mistypes.
+    pub free: u32,
+    /// How long the answer to the first failure behind those is held back; each further one twice as long.
+    pub first: Duration,
+    /// How long an answer is held back at most.
+    pub most: Duration,
+    /// Attempts for one name, from addresses where it has not authenticated, that are judged at a time once too many have failed.
+    pub of_name_max: usize,
+    /// Attempts from one address that are judged at a time once too many have failed.
+    pub of_address_max: usize,
+    /// Attempts for a name from an address where it has authenticated, likewise.
+    pub known_max: usize,
+    /// Failures that are so long ago are forgotten.
+    pub memory: Duration,
+    /// Names and addresses that are remembered for their failures, and as many for having authenticated.
+    pub remembered_max: usize,
+}
+
+/// The failures of all names and addresses. Cheap to clone, the same everywhere.
+#[derive(Debug)]
+pub struct LoginThrottle<N: Ord>(Arc<Shared<N>>);
+
+impl<N: Ord> Clone for LoginThrottle<N> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+#[derive(Debug)]
+struct Shared<N: Ord> {
+    policy: Policy,
+    table: Mutex<Table<N>>,
+}
+
+#[derive(Debug)]
+struct Table<N: Ord> {
+    failures: BTreeMap<Lane<N>, Failures>,
+    /// Where names have authenticated.
+    known: BTreeSet<(IpAddr, N)>,
+}
+
+/// What is judged a few at a time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Lane<N> {
+    Address(IpAddr),
+    Name(N),
+    /// A name at an address where it has authenticated.
+    Known(IpAddr, N),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    last: Duration,
+    /// Attempts that are judged, or whose answer is held back.
+    judged: usize,
+}
+
+/// An attempt to authenticate that is judged, or whose answer is held back; over when it is dropped.
+#[derive(Debug)]
+pub struct Attempt<N: Ord> {
+    shared: Arc<Shared<N>>,
+    lanes: Vec<Lane<N>>,
+    address: IpAddr,
+    name: N,
+}
+
+/// What a failure costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Penalty {
+    /// How often this name, or this address, has failed.
+    pub failures: u32,
+    /// How long the answer is held back.
+    pub hold: Duration,
+}
+
+impl<N: Ord + Clone> LoginThrottle<N> {
+    /// No failures yet.
+    #[must_use]
+    pub fn new(policy: Policy) -> Self {
+        let table = Mutex::new(Table { failures: BTreeMap::new(), known: BTreeSet::new() });
+        Self(Arc::new(Shared { policy, table }))
+    }
+
+    /// Begins an attempt of `name` from `address`; `None` when others that failed before are judged, and it has to be tried
+    /// again later.
+    #[must_use]
+    pub fn begin(&self, address: IpAddr, name: &N, now: Duration) -> Option<Attempt<N>> {
+        let (policy, address) = (&self.0.policy, network_of(address));
+        let mut table = self.0.lock();
+        let lanes = if table.known.contains(&(address, name.clone())) {
+            vec![Lane::Known(address, name.clone())]
+        } else {
+            vec![Lane::Address(address), Lane::Name(name.clone())]
+        };
+        let is_full = |lane: &Lane<N>| {
+            let failures = table.failures.get(lane);
+            failures.is_some_and(|of| of.count_at(now, policy) > policy.free && of.judged >= policy.most_of(lane))
+        };
+        if lanes.iter().any(is_full) {
+            return None;
+        }
+        for lane in &lanes {
+            table.make_room(lane, now, policy);
+            let empty = Failures { count: 0, last: now, judged: 0 };
+            table.failures.entry(lane.clone()).or_insert(empty).judged += 1;
+        }
+        Some(Attempt { shared: self.0.clone(), lanes, address, name: name.clone() })
+    }
+}
+
+impl<N: Ord + Clone> Attempt<N> {
+    /// The secret was wrong: what that costs. The attempt goes on until its answer is given.
+    #[must_use]
+    pub fn failed(&self, now: Duration) -> Penalty {
+        let policy = &self.shared.policy;
+        let mut table = self.shared.lock();
+        let mut failures = 0;
+        for lane in &self.lanes {
+            if let Some(of) = table.failures.get_mut(lane) {
+                (of.count, of.last) = (of.count_at(now, policy).saturating_add(1), now);
+                failures = failures.max(of.count);
+            }
+        }
+        let Some(doublings) = failures.checked_sub(policy.free + 1) else {
+            return Penalty { failures, hold: Duration::ZERO };
+        };
+        Penalty { failures, hold: policy.first.saturating_mul(1 << doublings.min(16)).min(policy.most) }
+    }
+
+    /// The secret was right: nothing is held against this name here, and it is known here.
+    pub fn succeeded(&self) {
+        let mut table = self.shared.lock();
+        for lane in &self.lanes {
+            if let Some(of) = table.failures.get_mut(lane) {
+                of.count = 0;
+            }
+        }
+        if table.known.len() >= self.shared.policy.remembered_max {
+            table.known.pop_first();
+        }
+        table.known.insert((self.address, self.name.clone()));
+    }
+}
+
+impl<N: Ord> Drop for Attempt<N> {
+    fn drop(&mut self) {
+        let mut table = self.shared.lock();
+        for lane in &self.lanes {
+            if let Some(of) = table.failures.get_mut(lane) {
+                of.judged = of.judged.saturating_sub(1);
+                if of.judged == 0 && of.count == 0 {
+                    table.failures.remove(lane);
+                }
+            }
+        }
+    }
+}
+
+impl<N: Ord> Shared<N> {
+    fn lock(&self) -> MutexGuard<'_, Table<N>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<N: Ord + Clone> Table<N> {
+    /// Makes room for `lane`, where there are too many: the one with the fewest failures goes, and of those the oldest.
+    fn make_room(&mut self, lane: &Lane<N>, now: Duration, policy: &Policy) {
+        if self.failures.len() < policy.remembered_max || self.failures.contains_key(lane) {
+            return;
+        }
+        let idle = self.failures.iter().filter(|(_, of)| of.judged == 0);
+        let least = idle.min_by_key(|(_, of)| (of.count_at(now, policy), of.last)).map(|(lane, _)| lane.clone());
+        if let Some(least) = least {
+            self.failures.remove(&least);
+        }
+    }
+}
+
+impl Policy {
+    fn most_of<N>(&self, lane: &Lane<N>) -> usize {
+        match lane {
+            Lane::Address(_) => self.of_address_max,
+            Lane::Name(_) => self.of_name_max,
+            Lane::Known(..) => self.known_max,
+        }
+    }
+}
+
+impl Failures {
+    fn count_at(&self, now: Duration, policy: &Policy) -> u32 {
+        if now.saturating_sub(self.last) < policy.memory { self.count } else { 0 }
+    }
+}
+
+/// The address itself, or the /64 of an IPv6 address: its holder has all of that.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::from([a, b, c, d, 0, 0, 0, 0])
+        }
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POLICY: Policy = Policy {
+        free: 2,
+        first: Duration::from_secs(1),
+        most: Duration::from_secs(10),
+        of_name_max: 1,
+        of_address_max: 4,
+        known_max: 2,
+        memory: Duration::from_secs(900),
+        remembered_max: 64,
+    };
+    const NOW: Duration = Duration::ZERO;
+
+    fn throttle() -> LoginThrottle<String> {
+        LoginThrottle::new(POLICY)
+    }
+
+    fn address(n: u32) -> IpAddr {
+        IpAddr::from(n.to_be_bytes())
+    }
+
+    fn begin(throttle: &LoginThrottle<String>, name: &str, from: u32) -> Option<Attempt<String>> {
+        throttle.begin(address(from), &name.to_owned(), NOW)
+    }
+
+    /// An attempt that failed and has had its answer.
+    fn fail(throttle: &LoginThrottle<String>, name: &str, from: u32, now: Duration) -> Penalty {
+        let attempt = throttle.begin(address(from), &name.to_owned(), now);
+        attempt.expect("nobody is judged").failed(now)
+    }
+
+    #[test]
+    fn answers_are_held_back_ever_longer_until_failures_are_forgotten_or_one_succeeds() {
+        let throttle = throttle();
+        let holds: Vec<u64> = (0..8).map(|_| fail(&throttle, "web", 1, NOW).hold.as_secs()).collect();
+        assert_eq!(holds, [0, 0, 1, 2, 4, 8, 10, 10]);
+        assert_eq!(fail(&throttle, "web", 1, POLICY.memory).failures, 1);
+        for _ in 0..8 {
+            let _ = fail(&throttle, "web", 1, POLICY.memory);
+        }
+        begin(&throttle, "web", 1).expect("nobody is judged").succeeded();
+        assert_eq!(fail(&throttle, "web", 1, POLICY.memory).failures, 1);
+    }
+
+    #[test]
+    fn name_is_guessed_a_few_at_a_time_from_wherever_but_not_against_who_was_known() {
+        let throttle = throttle();
+        begin(&throttle, "web", 100).expect("nobody is judged").succeeded();
+        for from in 0..=POLICY.free {
+            let _ = fail(&throttle, "web", from, NOW);
+        }
+        let held = begin(&throttle, "web", 50).expect("the first");
+        assert!(begin(&throttle, "web", 51).is_none(), "one is judged already");
+        let known = begin(&throttle, "web", 100).expect("it has authenticated there");
+        begin(&throttle, "db", 51).expect("another name is not concerned");
+        drop((held, known));
+        begin(&throttle, "web", 51).expect("the one before has had its answer");
+    }
+
+    #[test]
+    fn known_name_that_fails_where_it_is_known_is_slowed_down_there_alone() {
+        let throttle = throttle();
+        begin(&throttle, "web", 1).expect("nobody is judged").succeeded();
+        for _ in 0..3 {
+            let _ = fail(&throttle, "web", 1, NOW);
+        }
+        let held: Vec<_> = (0..POLICY.known_max).map(|_| begin(&throttle, "web", 1).expect("few")).collect();
+        assert!(begin(&throttle, "web", 1).is_none());
+        assert_eq!(fail(&throttle, "web", 2, NOW).failures, 1, "elsewhere nothing is held against it");
+        drop(held);
+    }
+
+    #[test]
+    fn address_that_guesses_many_names_has_few_attempts_at_a_time() {
+        let throttle = throttle();
+        for n in 0..10 {
+            let _ = fail(&throttle, &format!("host{n}"), 1, NOW);
+        }
+        let held: Vec<_> = (10..30).filter_map(|n| begin(&throttle, &format!("host{n}"), 1)).collect();
+        assert_eq!(held.len(), POLICY.of_address_max);
+        begin(&throttle, "host10", 2).expect("elsewhere it is as ever");
+    }
+
+    #[test]
+    fn table_is_bounded_keeps_who_fails_most_and_forgets_who_fails_nothing() {
+        let throttle = throttle();
+        for _ in 0..5 {
+            let _ = fail(&throttle, "web", 0, NOW);
+        }
+        for n in 1..500 {
+            let _ = fail(&throttle, &format!("host{n}"), n, Duration::from_secs(1));
+            begin(&throttle, &format!("host{n}"), 1000 + n).expect("nobody is judged").succeeded();
+        }
+        let len = || throttle.0.lock().failures.len();
+        assert!(len() <= POLICY.remembered_max + 1, "{}", len());
+        assert_eq!(throttle.0.lock().known.len(), POLICY.remembered_max);
+        assert_eq!(fail(&throttle, "web", 0, Duration::from_secs(1)).failures, 6);
+        let idle = LoginThrottle::new(POLICY);
+        drop(idle.begin(address(1), &1_u8, NOW).expect("nobody is judged"));
+        assert!(idle.0.lock().failures.is_empty());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_are_one() {
+        let of = |text: &str| network_of(text.parse().expect("an address"));
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
+    }
+}
