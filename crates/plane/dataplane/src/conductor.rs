@@ -127,7 +127,7 @@ pub struct Facts {
 
 fn is_question(order: &Order) -> bool {
     use Order::{
-        Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, Latencies, NextEvents,
+        Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, KeepState, Latencies, NextEvents,
         NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots, StartTrace,
         Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
     };
@@ -141,7 +141,9 @@ fn is_question(order: &Order) -> bool {
     let traces = matches!(order, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
     // Memory that is short does not wait for a change that takes long.
     let memory = matches!(order, SetReadCache { .. });
-    let now = memory || matches!(order, Status | Activity | Tasks | NextEvents);
+    // Nor do the events and alerts, which wait for copies of the state.
+    let copies = matches!(order, KeepState { .. });
+    let now = memory || copies || matches!(order, Status | Activity | Tasks | NextEvents);
     looks || lists || of_sessions || records || traces || now
 }
 
@@ -210,7 +212,6 @@ impl<W: World> Conductor<W> {
             }
             Order::AddLog { pool, disks, force } => self.add_log(pool, disks, *force).await.map(Report::Pool),
             Order::RemoveLog { pool, lost } => self.remove_log(pool, *lost).await.map(Report::Pool),
-            Order::KeepState { version, bytes } => self.keep_state(*version, bytes).await,
             Order::PoolKey { pool } => self.pool_key(pool).await,
             Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),

@@ -58,6 +58,7 @@ impl<W: World> Conductor<W> {
                 }
                 Report::Done
             }
+            Order::KeepState { version, bytes } => self.keep_state(*version, bytes).await?,
             Order::Portals => Report::Portals(self.portal_reports()),
             Order::RefusedLogins => Report::Refused(self.seat.registry.refused()),
             Order::NextEvents => Report::Events(self.seat.events.next().await),
