@@ -295,6 +295,21 @@ await test('settings are tabs of less than two screens each', async () => {
   await desk.context().close();
 });
 
+await test('among many hosts the form keeps denied initiators and another host in sight', async () => {
+  for (let n = 0; n < 12; n += 1) cli('host', 'add', `many${n}`, '--initiator', `iqn.2026-11.org.example:many${n}`);
+  await knock('iqn.2026-11.org.example:late');
+  await go(a, '');
+  await go(a, 'start');
+  const hosts = a.getByRole('group', { name: 'Which host' });
+  await hosts.getByText('iqn.2026-11.org.example:late').waitFor();
+  same(await hosts.evaluate((all) => all.scrollHeight <= all.clientHeight), true, 'nothing of the choice is cut');
+  // What is cut scrolls within the lists alone, and their heads say how many there are.
+  await hosts.getByText('Denied initiators (1)').waitFor();
+  await hosts.getByText(/^Known hosts \(1\d\)$/).waitFor();
+  same(await hosts.getByText('Another host').evaluate((one) => one.closest('.list') === null), true, 'another host scrolls with no list');
+  await a.screenshot({ path: `${shots}start-many-hosts.png`, fullPage: true });
+});
+
 await test('the pages of a pool and of a volume have no large empty areas', async () => {
   const [width, height] = widths.desk;
   const desk = await open({ viewport: { width, height } });

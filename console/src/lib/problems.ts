@@ -20,9 +20,11 @@ export function wayOut(trouble: { subject: string; action: string }, pools: Pool
 /** The command in a text, if there is one. */
 export const commandIn = (text: string): string | undefined => /blockyard [a-z].*$/.exec(text)?.[0];
 
-/** True where the problem is about the pool, its log or one of its volumes. */
-export const concernsPool = ({ subject }: { subject: string }, name: string): boolean =>
-  subject === `pool ${name}` || subject === `log of pool ${name}` || subject.startsWith(`volume ${name}/`);
+/** True where the problem is about the pool, its log, one of its volumes or one of its disks. */
+export function concernsPool({ subject }: { subject: string }, name: string, pools: Pool[]): boolean {
+  const members = pools.find((pool) => pool.name === name)?.groups.flatMap((group) => group.members.map((member) => member.disk)) ?? [];
+  return subject === `pool ${name}` || subject === `log of pool ${name}` || subject.startsWith(`volume ${name}/`) || members.some((disk) => disk && (subject === `disk ${disk}` || subject === `file system of disk ${disk}`));
+}
 
 /** True where the problem is about the volume. */
 export const concernsVolume = ({ subject }: { subject: string }, name: string): boolean => subject === `volume ${name}`;

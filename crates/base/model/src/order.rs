@@ -438,9 +438,10 @@ impl Order {
     #[must_use]
     pub fn is_question(&self) -> bool {
         use Order::{
-            Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, Latencies, NextEvents,
-            NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots,
-            StartTrace, Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
+            Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, KeepState, Latencies,
+            NextEvents, NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions, SetReadCache,
+            Snapshots, StartTrace, Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames,
+            Volumes,
         };
         // A session may take its time to end; nothing else waits for that.
         let of_sessions = matches!(self, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
@@ -452,7 +453,9 @@ impl Order {
         let traces = matches!(self, Trace { .. } | StartTrace { .. } | TakeTrace { .. } | StopTrace { .. });
         // Memory that is short does not wait for a change that takes long.
         let memory = matches!(self, SetReadCache { .. });
-        let now = memory || matches!(self, Status | Activity | Tasks | NextEvents);
+        // Nor do the events and alerts, which wait for copies of the state.
+        let copies = matches!(self, KeepState { .. });
+        let now = memory || copies || matches!(self, Status | Activity | Tasks | NextEvents);
         looks || lists || of_sessions || records || traces || now
     }
 

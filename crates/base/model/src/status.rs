@@ -1,6 +1,6 @@
 //! How everything is, in one sentence and then in detail.
 
-use crate::{EngineReport, MemoryReport, Name, Size};
+use crate::{DiskName, EngineReport, MemoryReport, Name, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -67,14 +67,39 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// True where it is about the pool, its log or one of its volumes.
+    /// True where it is about the pool, its log, one of its volumes or one of these disks, its members.
     #[must_use]
-    pub fn concerns_pool(&self, pool: &Name) -> bool {
+    pub fn concerns_pool(&self, pool: &Name, members: &[&DiskName]) -> bool {
         let (kind, name) = self.subject.rsplit_once(' ').unwrap_or(("", &self.subject));
         match kind {
             "pool" | "log of pool" => name == pool.as_str(),
             "volume" => name.split_once('/').is_some_and(|(of, _)| of == pool.as_str()),
+            "disk" | "file system of disk" => members.iter().any(|member| member.as_str() == name),
             _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problem_of_a_pool_is_also_one_of_its_disks() {
+        let about = |subject: &str| Problem {
+            severity: Severity::Critical,
+            subject: subject.to_owned(),
+            state: String::new(),
+            meaning: String::new(),
+            action: String::new(),
+        };
+        let (pool, disk): (Name, DiskName) = ("tank".parse().expect("a name"), "d1".parse().expect("a name"));
+        let concerns = |subject: &str| about(subject).concerns_pool(&pool, &[&disk]);
+        for subject in ["pool tank", "log of pool tank", "volume tank/v", "disk d1", "file system of disk d1"] {
+            assert!(concerns(subject), "{subject}");
+        }
+        for subject in ["pool tank2", "volume tank2/v", "disk d10", "disk tank", "portal d1", "memory"] {
+            assert!(!concerns(subject), "{subject}");
         }
     }
 }

@@ -158,7 +158,6 @@ impl<W: World> Conductor<W> {
             }
             Order::AddLog { pool, disks, force } => self.add_log(pool, disks, *force).await.map(Report::Pool),
             Order::RemoveLog { pool, lost } => self.remove_log(pool, *lost).await.map(Report::Pool),
-            Order::KeepState { version, bytes } => self.keep_state(*version, bytes).await,
             Order::PoolKey { pool } => self.pool_key(pool).await,
             Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),

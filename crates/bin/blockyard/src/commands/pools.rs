@@ -137,8 +137,10 @@ fn show(desk: &Desk, name: &model::Name) -> Result<(), Failure> {
         return desk.out.json(&answer);
     }
     let status: StatusReport = desk.client.get("/status", "status")?.decode()?;
-    let problems: Vec<&Problem> = status.problems.iter().filter(|problem| problem.concerns_pool(name)).collect();
-    put(&drawn(&answer.decode()?, &problems))
+    let pool: PoolReport = answer.decode()?;
+    let members: Vec<&model::DiskName> = pool.members().filter_map(|member| member.disk.as_ref()).collect();
+    let concern = |problem: &&Problem| problem.concerns_pool(name, &members);
+    put(&drawn(&pool, &status.problems.iter().filter(concern).collect::<Vec<_>>()))
 }
 
 /// The pool as a drawing: its groups, its disks, its rebuild.

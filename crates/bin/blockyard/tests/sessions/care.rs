@@ -65,6 +65,35 @@ fn scrub_knows_by_checksums_who_is_right_and_heals_untold() {
 }
 
 #[test]
+fn rebuild_that_could_not_read_everything_says_at_its_end_what_is_lost() {
+    Sim::new(14).run(async move |sim| {
+        let (node, disks, mut host) = filled(&sim, &["s0"]).await;
+        // Hosts' data on a member, behind the log that has had it, too.
+        let is_data = |bytes: &[u8]| (0..BLOCKS).step_by(8).any(|first| *bytes == page(first)[..]);
+        let data =
+            disks[1].image().blocks().filter(|(at, bytes)| *at >= DATA && is_data(bytes)).map(|(at, _)| at).max();
+        let at = data.expect("it was written");
+        disks[1].make_unreadable(at..at + 4096);
+        disks[0].fail();
+        host.write(0, fill(0)).await;
+        while !node.codes().await.contains(&event::REBUILD_ENDED) {
+            sim.sleep(Duration::from_millis(100)).await;
+        }
+        let told = node.control.events(control::Wanted::default()).await;
+        let lost = told.iter().find(|told| told.code == event::BLOCKS_LOST).expect("nobody has to read it for that");
+        assert!(lost.sentence.contains("4 KiB of disk s0 of pool tank could not be rebuilt"), "{}", lost.sentence);
+        node.control.look_after(Vec::new()).await.unwrap();
+        let status = node.control.status().await.unwrap();
+        assert_eq!(status.severity, model::Severity::Critical, "{}", status.verdict);
+    });
+}
+
+/// 4 KiB as they were written from this block on.
+fn page(first: u64) -> Vec<u8> {
+    (first..first + 8).flat_map(|block| [fill(block); 512]).collect()
+}
+
+#[test]
 fn scrub_finds_what_a_disk_cannot_read_and_puts_it_right() {
     Sim::new(11).run(async move |sim| {
         let (node, disks, mut host) = filled_with(&sim, &[], true).await;

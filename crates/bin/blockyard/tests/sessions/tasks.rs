@@ -1,11 +1,16 @@
 //! Commands that have no answer yet, and where they stand.
 
-use crate::node::{furnished, furnished_with};
-use control::request::VolumeSettings;
+use crate::host::Host;
+use crate::node::{SIZE, furnished, furnished_with};
+use control::request::{NewVolume, VolumeSettings};
+use futures_util::future::{Either, select};
 use iscsi::pdu::TaskAttribute;
 use model::TaskStage::{self, Disk, Limit, Waiting};
 use shard::World;
-use sim::Sim;
+use sim::{DiskHandle, Sim};
+use std::cell::Cell;
+use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 #[test]
@@ -74,5 +79,60 @@ fn command_that_a_disk_does_not_answer_is_told_with_the_disk_and_for_how_long() 
             assert!(alerted.iter().any(|it| it.code == model::event::DISK_STALLED && it.subject.name == "d0"));
             disks[0].revive();
         });
+    }
+}
+
+#[test]
+fn disk_that_does_not_answer_keeps_nobody_from_the_events_and_is_taken_out() {
+    for shards in [1, 2] {
+        Sim::new(99).run(async move |sim| {
+            let (node, disks, mut host) = furnished_with(&sim, shards, &[], true).await;
+            hang(&sim, &disks[0], &mut host).await;
+            // What is told of it is a change of the state, of which all disks are to keep a copy.
+            let looked = async { node.control.look_after(Vec::new()).await.unwrap() };
+            soon(&sim, looked).await;
+            let told = node.codes().await;
+            assert!(told.contains(&model::event::DISK_STALLED), "{told:?}");
+            let failed = async { node.control.fail_disk(&"d0".parse().unwrap()).await.unwrap() };
+            soon(&sim, failed).await;
+            disks[0].revive();
+        });
+    }
+}
+
+#[test]
+fn change_that_waits_for_a_disk_keeps_nobody_from_the_events() {
+    Sim::new(100).run(async move |sim| {
+        let (node, disks, mut host) = furnished_with(&sim, 1, &[], true).await;
+        hang(&sim, &disks[0], &mut host).await;
+        let (control, made) = (node.control.clone(), Rc::new(Cell::new(false)));
+        let (new, is_made) = (NewVolume::new("tank/vm2".parse().unwrap(), Some(SIZE)), made.clone());
+        sim.spawn(async move {
+            control.create_volume(new).await.unwrap();
+            is_made.set(true);
+        });
+        sim.sleep(Duration::from_secs(1)).await;
+        let looked = async { node.control.look_after(Vec::new()).await.unwrap() };
+        soon(&sim, looked).await;
+        let told = node.codes().await;
+        assert!(told.contains(&model::event::DISK_STALLED) && !made.get(), "{told:?}");
+        disks[0].revive();
+    });
+}
+
+/// The disk has not answered commands of the host for a while.
+async fn hang(sim: &Sim, disk: &DiskHandle, host: &mut Host) {
+    disk.hang();
+    for block in 0..64 {
+        host.submit_write(block, 1).await;
+    }
+    sim.sleep(Duration::from_secs(10)).await;
+}
+
+/// What does not wait for a disk that hangs.
+async fn soon<T>(sim: &Sim, work: impl Future<Output = T>) -> T {
+    match select(pin!(work), pin!(sim.sleep(Duration::from_secs(5)))).await {
+        Either::Left((done, _)) => done,
+        Either::Right(_) => panic!("it waits for the disk"),
     }
 }

@@ -28,6 +28,7 @@ impl<W: World> Conductor<W> {
             }
             Order::Activity => Report::Activity(self.activity().await),
             Order::Latencies { volume } => Report::Latencies(self.latencies(volume).await?),
+            Order::KeepState { version, bytes } => self.keep_state(*version, bytes).await?,
             Order::SetReadCache { bytes } => {
                 let of_shard = self.seat.limits.read_cache_bytes_of(*bytes);
                 for home in 0..self.seat.limits.shards {

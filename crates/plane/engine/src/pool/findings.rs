@@ -1,6 +1,7 @@
 //! What disks return that was not written to them, counted and told: one event for what comes together.
 
 use super::OpenPool;
+use block::Extent;
 use model::{DiskId, EventCode, Size, Subject, SubjectKind, event};
 use raid::{Finding, FindingKind, Outcome};
 use shard::World;
@@ -75,7 +76,7 @@ impl<W: World> OpenPool<W> {
                 continue;
             }
             let (code, came) = told(outcome);
-            let amount = Size::new(blocks * u64::from(raid::BLOCK_BYTES)).iec();
+            let amount = bytes_of(blocks);
             let what = described(kind);
             let sentence = format!("{amount} of disk {disk} of pool {pool} {what}, the first at byte {first}; {came}");
             // What is lost is lost to the pool, and its next scrub says whether that is still so.
@@ -86,6 +87,21 @@ impl<W: World> OpenPool<W> {
             self.seat.raise(code, subject, sentence);
         }
     }
+}
+
+/// A rebuild of this disk could not give it these blocks: what is lost is told at its end, not when somebody reads it.
+pub(super) fn tell_of_unfilled<W: World>(pool: &OpenPool<W>, disk: &str, unreadable: &[Extent]) {
+    let blocks: u64 = unreadable.iter().map(|extent| extent.len.0).sum();
+    let (amount, name) = (bytes_of(blocks), &pool.name);
+    let sentence = format!(
+        "{amount} of disk {disk} of pool {name} could not be rebuilt, because other disks could not read what that takes; data of \
+         volumes is lost: reading it is an error until it is written"
+    );
+    pool.seat.raise(event::BLOCKS_LOST, Subject::pool(name), sentence);
+}
+
+fn bytes_of(blocks: u64) -> String {
+    Size::new(blocks * u64::from(raid::BLOCK_BYTES)).iec()
 }
 
 fn described(kind: FindingKind) -> &'static str {

@@ -9,11 +9,16 @@ use crate::seat::Seat;
 use cluster::{Claim, HEARTBEAT, LEASE, Node, WATCH};
 use futures_util::future::select;
 use model::{Name, NodeIdentity, Refusal, Secret, Subject, code, event};
-use shard::World;
+use shard::{World, mailbox};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
 use volume::{FoundPool, Loss, Uuid};
+
+/// How long disks are waited for that get a copy of the state: control tells no event of the array as long.
+const COPY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Who takes a pool.
 #[derive(Clone, Debug)]
@@ -92,12 +97,19 @@ pub(super) async fn take<W: World>(
     Ok((found, Taken { beating, from: of_another.filter(|before| !before.released).map(|before| before.name) }))
 }
 
-/// The members of all pools at home here keep the copy of the state.
-pub async fn keep_state<W: World>(seat: &Rc<Seat<W>>, version: u64, bytes: &[u8]) {
-    let pools: Vec<_> = seat.pools.borrow().values().cloned().collect();
-    for pool in pools {
-        pool.pool.keep_state_copy(version, bytes).await;
+/// The members of all pools at home here keep the copy of the state; one that does not answer soon is not waited for, and gets the
+/// next copy.
+pub async fn keep_state<W: World>(seat: &Rc<Seat<W>>, version: u64, bytes: &Arc<[u8]>) {
+    let (writing, written) = mailbox::channel::<()>();
+    for pool in seat.pools.borrow().values() {
+        let (pool, bytes, writing) = (pool.clone(), bytes.clone(), writing.clone());
+        seat.world.spawn(async move {
+            pool.pool.keep_state_copy(version, &bytes).await;
+            drop(writing);
+        });
     }
+    drop(writing);
+    select(pin!(written.receive()), pin!(seat.world.sleep(COPY_PATIENCE))).await;
 }
 
 /// The pool as it is now, which nobody else has.

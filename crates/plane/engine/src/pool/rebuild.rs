@@ -1,6 +1,7 @@
 //! Repair in the background: replacements are filled, and what a crash left unsure is looked through.
 
 use super::care::Gait;
+use super::findings::tell_of_unfilled;
 use super::work::{Work, WorkKind};
 use super::{OpenPool, uuid};
 use block::{Extent, IoError, IoErrorKind, Stable};
@@ -235,6 +236,9 @@ impl<W: World> RebuildOwner for Owner<W> {
 
     async fn commit(&mut self, member: u16, flushed: Stable, rebuilt: &Rebuilt) -> Result<Stable, IoError> {
         let gone = IoError::new(IoErrorKind::Gone, Extent::default());
+        if !rebuilt.unreadable.is_empty() {
+            tell_of_unfilled(&self.pool, &self.disk, &rebuilt.unreadable);
+        }
         if !rebuilt.unreadable.is_empty() && !self.pool.groups[self.group].array.is_protected() {
             // Without sums nothing remembers blocks that are lost, and a member that is in service is
             // believed whole after a restart: better a group that stays degraded and says so.

@@ -8,11 +8,14 @@ use block::BlockDevice;
 use cluster::{Claim, LastMark, Node};
 use futures_util::FutureExt;
 use futures_util::future::{LocalBoxFuture, join_all};
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::stream::{self, FuturesUnordered, StreamExt};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use uuid::Uuid;
+
+/// Copies of the state that are written at once: each is as large as the state in memory.
+const COPIES_AT_ONCE: usize = 4;
 
 /// What an open pool has told its disks of its claim.
 #[derive(Default)]
@@ -26,8 +29,12 @@ pub(crate) struct Heartbeats {
     worn: RefCell<BTreeSet<Uuid>>,
     /// Those of them that got it anew, until somebody asks.
     mended: RefCell<Vec<Uuid>>,
-    /// Copies of the node's state that were written: they go to two places in turn, whatever their versions are.
-    copies: Cell<usize>,
+    /// The latest copy of the node's state that was to be kept.
+    latest_copy: Cell<u64>,
+    /// Disks that a copy is being written to: a slow one does not hold up the others.
+    copying: RefCell<BTreeSet<Uuid>>,
+    /// Copies that each disk has taken: they go to two places in turn, whatever their versions are.
+    copies: RefCell<BTreeMap<Uuid, usize>>,
 }
 
 impl Heartbeats {
@@ -39,6 +46,18 @@ impl Heartbeats {
         } else if self.worn.borrow_mut().insert(disk) {
             self.mended.borrow_mut().push(disk);
         }
+    }
+}
+
+impl Heartbeats {
+    /// True when the disk has this copy of the state.
+    async fn keep_copy<D: BlockDevice>(&self, disk: &D, ids: (Uuid, Uuid), number: u64, bytes: &[u8]) -> bool {
+        let before = self.copies.borrow().get(&ids.1).copied().unwrap_or_default();
+        let is_kept = state_copy::write(disk, ids, (before % 2, number), bytes).await.is_ok();
+        if is_kept {
+            self.copies.borrow_mut().insert(ids.1, before + 1);
+        }
+        is_kept
     }
 }
 
@@ -60,8 +79,15 @@ enum Step<'a, D> {
     Marked(Option<usize>),
 }
 
-/// A disk whose mark is being written.
+/// A disk that is being written to.
 struct Busy<'a>(&'a RefCell<BTreeSet<Uuid>>, Uuid);
+
+impl<'a> Busy<'a> {
+    /// None while the last write to it has no answer.
+    fn take(busy: &'a RefCell<BTreeSet<Uuid>>, disk: Uuid) -> Option<Self> {
+        busy.borrow_mut().insert(disk).then(|| Self(busy, disk))
+    }
+}
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
@@ -112,9 +138,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let mut held = Some(held);
         let busy = &self.shared.heartbeats.busy;
         let all = disks.len();
-        let idle = disks.into_iter().filter(|(id, _, _)| busy.borrow_mut().insert(*id));
+        let idle = disks.into_iter().filter_map(|(id, disk, group)| Some((Busy::take(busy, id)?, id, disk, group)));
         let mut steps: FuturesUnordered<LocalBoxFuture<'_, Result<Step<'_, D>, PoolError>>> = idle
-            .map(|(id, disk, group)| Beaten { id, disk, group, is_worn: false, _busy: Busy(busy, id) })
+            .map(|(_busy, id, disk, group)| Beaten { id, disk, group, is_worn: false, _busy })
             .map(|disk| self.look_before(&mark, disk).boxed_local())
             .collect();
         let is_all = steps.len() == all;
@@ -184,19 +210,28 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         PoolError::Fenced(loss)
     }
 
-    /// Every member that takes part has this copy of the node's state; how many do. A pool that was fenced keeps none.
+    /// Every member that takes part has this copy of the node's state; how many do. A pool that is not ours, or not any more,
+    /// keeps none.
     ///
-    /// *Durability*: when it returns, on the members that answer. *Panics*: as the limit of a copy says.
+    /// A member that has not answered the last call is left out, so calls may overlap. *Durability*: when it returns, on the
+    /// members that answer. *Panics*: as the limit of a copy says.
     pub async fn keep_state_copy(&self, number: u64, bytes: &[u8]) -> usize {
-        if self.fenced_by().is_some() {
-            return 0;
-        }
-        let (pool, place) = (self.id(), self.shared.heartbeats.copies.get() % 2);
-        self.shared.heartbeats.copies.set(place + 1);
+        let claim = &self.shared.heartbeats;
+        claim.latest_copy.set(number);
+        let disks = self.taking_part().into_iter();
+        let idle: Vec<_> =
+            disks.filter_map(|(id, disk, _)| Some((Busy::take(&claim.copying, id)?, id, disk))).collect();
+        let writes = idle.into_iter().map(async |(_busy, id, disk)| {
+            // While a slow disk was waited for, this one may have got a later copy, and the pool may have been let go of.
+            let is_ours = self.shared.store.guarded().is_some() && self.fenced_by().is_none();
+            is_ours
+                && claim.latest_copy.get() == number
+                && claim.keep_copy(&*disk, (self.id(), id), number, bytes).await
+        });
+        let mut writes = stream::iter(writes).buffer_unordered(COPIES_AT_ONCE);
         let mut kept = 0;
-        for (id, disk, _) in self.taking_part() {
-            // One at a time: a write that goes wrong on all of them leaves the copy before on each.
-            kept += usize::from(state_copy::write(&*disk, (pool, id), (place, number), bytes).await.is_ok());
+        while let Some(is_kept) = writes.next().await {
+            kept += usize::from(is_kept);
         }
         kept
     }

@@ -8,9 +8,6 @@ use crate::{Aim, Finding, Found, ensure};
 use iscsi::pdu::{AsyncEvent, LogoutOutcome, LogoutReason};
 use std::time::{Duration, Instant};
 
-/// How late a target may be in what it has announced.
-const SLACK: Duration = Duration::from_secs(10);
-
 /// A session that listens for what is said unasked, and until when.
 fn listening(aim: &Aim) -> Found<(Session, Instant)> {
     if aim.listen.is_zero() {
@@ -78,7 +75,8 @@ pub(super) fn logout_overdue(aim: &Aim) -> Found {
     let asked = Instant::now();
     session.leaves = true;
     loop {
-        match session.unasked(asked + within + SLACK)? {
+        // As late as any answer may be.
+        match session.unasked(asked + within + aim.patience)? {
             Unasked::Ping(ping) => session.answer_ping(&ping),
             Unasked::Message(_) => {}
             Unasked::Nothing => {

@@ -2,6 +2,7 @@
 
 use crate::pdu::{Digests, LOGIN_RESPONSE, Pdu};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 
 /// A rule that a target breaks.
 #[derive(Clone, Copy)]
@@ -9,15 +10,41 @@ pub struct Fault {
     pub name: &'static str,
     /// The check that must find it, and a part of what it must say.
     pub found_by: &'static str,
-    pub says: &'static str,
+    pub says_that: &'static str,
     /// What is done to PDUs of the initiator before the target has them, as a target would that reads them so.
     pub request: Option<Plant>,
     /// What is done to PDUs of the target.
     pub answer: Option<Plant>,
     /// The target's end of a connection is kept from the initiator.
     pub keeps_open: bool,
-    /// The initiator is pinged all the time.
-    pub pings: bool,
+    /// What comes unasked.
+    pub says: Says,
+}
+
+/// What a target says unasked.
+#[derive(Clone, Copy)]
+pub enum Says {
+    Nothing,
+    /// Pings all the time.
+    Pings(Pings),
+    /// Half a second after a login it asks for a logout.
+    AsksToLeave {
+        /// How long it gives.
+        within_s: u8,
+        /// How long it waits then.
+        ends_after_ms: Option<u64>,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Pings {
+    /// Nobody has to answer.
+    Unanswerable,
+    Answerable,
+    /// They are not made as they must be.
+    WithData,
+    /// The connection ends with the first answer.
+    EndingAllTheSame,
 }
 
 impl Fault {
@@ -26,9 +53,18 @@ impl Fault {
         Self { request: Some(plant), ..self }
     }
 
-    /// The same, of a target that pings all the time.
-    pub const fn pinging(self) -> Self {
-        Self { pings: true, ..self }
+    /// The same, of a target that says this unasked.
+    pub const fn saying(self, says: Says) -> Self {
+        Self { says, ..self }
+    }
+
+    /// The same, of a target that does not close connections.
+    pub const fn keeping_open(self) -> Self {
+        Self { keeps_open: true, ..self }
+    }
+
+    pub const fn says_unasked(&self) -> bool {
+        !matches!(self.says, Says::Nothing | Says::Pings(Pings::Unanswerable))
     }
 }
 
@@ -62,6 +98,8 @@ impl Deed {
 /// What went over a connection so far.
 #[derive(Default)]
 pub struct Seen {
+    /// Where the proxy listens.
+    pub own: Option<SocketAddr>,
     pub digests: Digests,
     agreed: Digests,
     /// In full feature phase.
@@ -81,6 +119,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Of a proxy that listens there.
+    pub fn behind(own: SocketAddr) -> Self {
+        Self { own: Some(own), ..Self::default() }
+    }
+
     pub fn note(&mut self, command: &Pdu) {
         let cdb = command.header[32..].try_into().expect("16 bytes");
         self.cdbs.insert(command.tag(), cdb);
@@ -115,22 +158,43 @@ impl Seen {
 
 /// A target that answers so.
 pub const fn answer(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
-    Fault { name, found_by, says, request: None, answer: Some(plant), keeps_open: false, pings: false }
+    Fault {
+        name,
+        found_by,
+        says_that: says,
+        request: None,
+        answer: Some(plant),
+        keeps_open: false,
+        says: Says::Nothing,
+    }
 }
 
 /// A target that reads requests so.
 pub const fn request(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
-    Fault { name, found_by, says, request: Some(plant), answer: None, keeps_open: false, pings: false }
+    Fault {
+        name,
+        found_by,
+        says_that: says,
+        request: Some(plant),
+        answer: None,
+        keeps_open: false,
+        says: Says::Nothing,
+    }
 }
 
 /// A target that does not close connections.
 pub const fn open(name: &'static str, found_by: &'static str, says: &'static str) -> Fault {
-    Fault { name, found_by, says, request: None, answer: None, keeps_open: true, pings: false }
+    Fault { name, found_by, says_that: says, request: None, answer: None, keeps_open: true, says: Says::Nothing }
+}
+
+/// A target that says something unasked.
+pub const fn unasked(name: &'static str, found_by: &'static str, says: &'static str, what: Says) -> Fault {
+    Fault { found_by, says_that: says, ..allowed(name, None) }.saying(what)
 }
 
 /// A target without fault, and one that does what no rule forbids.
 pub const fn allowed(name: &'static str, answer: Option<Plant>) -> Fault {
-    Fault { name, found_by: "", says: "", request: None, answer, keeps_open: false, pings: false }
+    Fault { name, found_by: "", says_that: "", request: None, answer, keeps_open: false, says: Says::Nothing }
 }
 
 /// The fault, where `when` holds of a PDU.

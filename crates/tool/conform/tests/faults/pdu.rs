@@ -160,7 +160,7 @@ impl Pdu {
     }
 
     /// Its bytes, with digests that are right but for the damage.
-    pub fn write(&self, stream: &mut TcpStream, digests: Digests) -> Result<()> {
+    pub fn write(&self, stream: &mut impl Write, digests: Digests) -> Result<()> {
         let mut header = self.header;
         header[4..8].copy_from_slice(&((self.ahs.len() as u32 / 4) << 24 | self.data.len() as u32).to_be_bytes());
         let mut bytes = [&header[..], &self.ahs].concat();

@@ -1,15 +1,20 @@
 //! What stands between `conform` and the target: passes PDUs on, and plants a fault in them.
 
-use crate::fault::{Deed, Fault, Plant, Seen};
+use crate::fault::{Deed, Fault, Pings, Plant, Says, Seen};
 use crate::pdu::{
-    COMMAND, DATA_IN, Digests, EXP_CMD_SN, EXP_STAT_SN, FINAL, LOGIN_REQUEST, LOGIN_RESPONSE, MAX_CMD_SN, NOP_IN, Pdu,
-    STAT_SN, TAG, TRANSFER_TAG,
+    ASYNC, COMMAND, DATA_IN, Digests, EXP_CMD_SN, EXP_STAT_SN, FINAL, LOGIN_REQUEST, LOGIN_RESPONSE, MAX_CMD_SN,
+    NOP_IN, NOP_OUT, Pdu, STAT_SN, TAG, TRANSFER_TAG,
 };
 use std::io::{Result, Write, copy};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
+
+/// The Target Transfer Tag of our own pings.
+const PING: u32 = 0x70_69_6e_67;
+/// The AsyncEvent of a target that wants a logout.
+const LOGOUT_REQUESTED: u8 = 1;
 
 /// Where it listens; it passes connections on to `target` until the process ends.
 pub fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
@@ -21,10 +26,11 @@ pub fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
             for stream in [&initiator, &target] {
                 stream.set_nodelay(true).expect("a socket");
             }
-            let line = Arc::new(Line { seen: Mutex::default(), fault, initiator, target });
-            let (other, pings) = (line.clone(), line.clone());
-            if fault.pings {
-                thread::spawn(move || pings.ping());
+            let seen = Mutex::new(Seen::behind(address));
+            let line = Arc::new(Line { seen, speaking: Mutex::default(), fault, initiator, target });
+            let (other, own) = (line.clone(), line.clone());
+            if !matches!(fault.says, Says::Nothing) {
+                thread::spawn(move || own.say());
             }
             thread::spawn(move || line.pass_requests());
             thread::spawn(move || other.pass_answers());
@@ -36,6 +42,8 @@ pub fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
 /// A connection from end to end.
 struct Line {
     seen: Mutex<Seen>,
+    /// Held from the numbering of a PDU for the initiator to its end.
+    speaking: Mutex<()>,
     fault: Fault,
     initiator: TcpStream,
     target: TcpStream,
@@ -44,6 +52,10 @@ struct Line {
 impl Line {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn speak(&self) -> MutexGuard<'_, ()> {
+        self.speaking.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn digests(&self) -> Digests {
@@ -65,26 +77,62 @@ impl Line {
         }
     }
 
-    /// Pings until the initiator is gone.
-    fn ping(&self) {
-        let mut ping = Pdu::blank(NOP_IN);
-        ping.header[1] = FINAL;
-        // Neither tag: nobody has to answer.
-        ping.put(TAG, u32::MAX);
-        ping.put(TRANSFER_TAG, u32::MAX);
-        let mut to = &self.initiator;
-        loop {
-            thread::sleep(Duration::from_millis(100));
-            let seen = self.seen();
-            if seen.is_in {
-                ping.put(STAT_SN, seen.next_stat_sn);
-                ping.put(EXP_CMD_SN, seen.window[0]);
-                ping.put(MAX_CMD_SN, seen.window[1]);
-                if to.write_all(&ping.header).is_err() {
-                    return;
+    fn say(&self) {
+        match self.fault.says {
+            Says::Nothing => {}
+            Says::Pings(how) => while self.ping(how).is_ok() {},
+            Says::AsksToLeave { within_s, ends_after_ms } => {
+                let _ = self.ask_to_leave(within_s);
+                if let Some(ms) = ends_after_ms {
+                    thread::sleep(Duration::from_millis(ms));
+                    let _ = self.initiator.shutdown(Shutdown::Both);
+                    let _ = self.target.shutdown(Shutdown::Both);
                 }
             }
         }
+    }
+
+    /// A ping, unless the initiator is gone.
+    fn ping(&self, how: Pings) -> Result<()> {
+        thread::sleep(Duration::from_millis(100));
+        let _speaking = self.speak();
+        let seen = self.seen();
+        if !seen.is_in {
+            return Ok(());
+        }
+        let mut ping = Pdu::blank(NOP_IN);
+        ping.header[1] = FINAL;
+        ping.put(TAG, u32::MAX);
+        ping.put(TRANSFER_TAG, if how == Pings::Unanswerable { u32::MAX } else { PING });
+        if how == Pings::WithData {
+            ping.data = vec![0; 4];
+        }
+        // It takes no StatSN.
+        self.number(&mut ping, &seen);
+        ping.write(&mut &self.initiator, seen.digests)
+    }
+
+    fn ask_to_leave(&self, within_s: u8) -> Result<()> {
+        while !self.seen().is_in {
+            thread::sleep(Duration::from_millis(10));
+        }
+        thread::sleep(Duration::from_millis(500));
+        let _speaking = self.speak();
+        let mut seen = self.seen();
+        let mut message = Pdu::blank(ASYNC);
+        message.header[1] = FINAL;
+        message.put(TAG, u32::MAX);
+        (message.header[36], message.header[43]) = (LOGOUT_REQUESTED, within_s);
+        self.number(&mut message, &seen);
+        seen.shift = seen.shift.wrapping_add(1);
+        seen.next_stat_sn = seen.next_stat_sn.wrapping_add(1);
+        message.write(&mut &self.initiator, seen.digests)
+    }
+
+    fn number(&self, pdu: &mut Pdu, seen: &Seen) {
+        pdu.put(STAT_SN, seen.next_stat_sn);
+        pdu.put(EXP_CMD_SN, seen.window[0]);
+        pdu.put(MAX_CMD_SN, seen.window[1]);
     }
 
     fn requests(&self) -> Result<()> {
@@ -94,6 +142,13 @@ impl Line {
                 to.write_all(&pdu.header)?;
                 copy(&mut from, &mut to)?;
                 return Ok(());
+            }
+            if pdu.opcode() == NOP_OUT && pdu.tag() == u32::MAX && pdu.word(TRANSFER_TAG) == PING {
+                // The target knows nothing of our ping.
+                match self.fault.says {
+                    Says::Pings(Pings::EndingAllTheSame) => return Ok(()),
+                    _ => continue,
+                }
             }
             let mut seen = self.seen();
             if seen.is_in && pdu.opcode() != LOGIN_REQUEST {
@@ -116,6 +171,7 @@ impl Line {
     fn answers(&self) -> Result<()> {
         let (mut from, mut to) = (self.target.try_clone()?, self.initiator.try_clone()?);
         while let Some((mut pdu, _)) = Pdu::read(&mut from, || self.digests())? {
+            let _speaking = self.speak();
             let mut seen = self.seen();
             let digests = seen.digests;
             if pdu.opcode() == LOGIN_RESPONSE {

@@ -78,7 +78,7 @@ fn asked(fault: &Fault, lun: u16, scratch: Option<u64>) -> Vec<(&'static str, Ve
 fn what_a_target_lists_and_refuses_is_missing() {
     for (lun, fault) in (LUNS_OF_READY..).zip(REFUSALS) {
         let told = asked(fault, lun, Some(SCRATCH));
-        let is_found = matches!(&told[..], [(_, Verdict::Failed(how))] if how.contains(fault.says));
+        let is_found = matches!(&told[..], [(_, Verdict::Failed(how))] if how.contains(fault.says_that));
         assert!(is_found, "{}: {told:?}", fault.name);
         let sound = asked(&Fault { found_by: fault.found_by, ..allowed("nothing", None) }, lun, Some(SCRATCH));
         assert!(matches!(sound[..], [(_, Verdict::Passed)]), "{}: {sound:?}", fault.name);

@@ -6,16 +6,26 @@ mod numbers;
 mod requests;
 mod scsi;
 mod tasks;
+mod unasked;
 mod writes;
 
 use crate::fault::{Deed, Seen, only};
 use crate::fault::{Fault, allowed};
 use crate::pdu::{DATA_IN, DATA_SN, FINAL, MAX_CMD_SN, Pdu, RESPONSE, STAT_SN, STATUS, TAG};
+pub use unasked::SOUND as UNASKED;
 
 /// Every fault that is planted.
 pub fn faults() -> impl Iterator<Item = &'static Fault> {
-    let tables =
-        [login::FAULTS, numbers::FAULTS, data::FAULTS, writes::FAULTS, requests::FAULTS, scsi::FAULTS, tasks::FAULTS];
+    let tables = [
+        login::FAULTS,
+        numbers::FAULTS,
+        data::FAULTS,
+        writes::FAULTS,
+        requests::FAULTS,
+        scsi::FAULTS,
+        tasks::FAULTS,
+        unasked::FAULTS,
+    ];
     tables.into_iter().flatten()
 }
 

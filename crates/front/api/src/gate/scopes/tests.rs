@@ -223,3 +223,36 @@ async fn consent_takes_the_scope_destroy_however_it_is_written() {
         "a plan changes nothing"
     );
 }
+
+#[tokio::test]
+async fn no_row_locks_for_long_or_risks_what_is_written_without_the_scope_destroy() {
+    let node = Node::new().await;
+    let plain = token(&node, "plain", Role::Admin, &[Scope::ACCESS]).await;
+    let destroyer = token(&node, "destroyer", Role::Admin, &[Scope::ACCESS, Scope::DESTROY]).await;
+    let volatile = json!({"settings": {"write-policy": "back-volatile"}});
+    let risks = [
+        json!({"lock": "for_ever"}),
+        json!({"lock": {"for": "5000w"}}),
+        json!({"lock": {"until": "2999-01-01T00:00:00Z"}}),
+        json!({"document": {"schema": 1, "volume": {"t/one": {}, "t/v": volatile}}}),
+        volatile,
+    ];
+    for row in rows().filter(|row| !row.is_open() && !row.looks() && row.scope != Some(Scope::ACCESS)) {
+        for risk in &risks {
+            let (method, path, body) = (|| row.method.clone(), filled(row), risk.to_string());
+            let told = plain.ask(method(), &path, &body).await;
+            let is_refused = told.status == StatusCode::FORBIDDEN && told.text.contains("scope destroy");
+            assert_eq!(is_refused, !row.only_plans, "{row:?} {risk}: {}", told.text);
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    }
+    let lock = format!("{}/snapshots/t/v@s", crate::row::BASE);
+    for (asker, body) in [
+        (&destroyer, json!({"lock": "for_ever"})),
+        (&plain, json!({"lock": {"for": "30d"}})),
+        (&plain, json!({"settings": {"write-policy": "through"}})),
+    ] {
+        let told = asker.ask(Method::PATCH, &lock, &body.to_string()).await;
+        assert!(!told.text.contains("scope destroy"), "{body}: {}", told.text);
+    }
+}

@@ -1,6 +1,6 @@
 //! Faults of logins: headers, statuses and keys.
 
-use crate::fault::{Deed, Fault, answer, only, open, request};
+use crate::fault::{Deed, Fault, Pings, Says, answer, only, open, request};
 use crate::pdu::{COMMAND, LOGIN_REQUEST, LOGIN_RESPONSE, Pdu, TAG};
 
 /// A Login Response that lets the initiator go on.
@@ -102,7 +102,7 @@ pub const FAULTS: &[Fault] = &[
     answer("pings instead of answers", "login.plain", "it said nothing", |pdu, _| {
         if pdu.ends() { Deed::Drop } else { Deed::Pass }
     })
-    .pinging(),
+    .saying(Says::Pings(Pings::Unanswerable)),
     answer("a command is answered twice", "login.plain", "was due, and it said", |pdu, _| {
         if pdu.ends() { Deed::Twice } else { Deed::Pass }
     }),

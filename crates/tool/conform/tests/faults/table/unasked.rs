@@ -1,0 +1,72 @@
+//! Faults of what a target does by itself: pings, requests to log out, logins that it sends elsewhere.
+
+use crate::fault::{Deed, Fault, Pings, Says, Seen, answer, only, unasked};
+use crate::pdu::{FINAL, LOGIN_RESPONSE, LOGOUT_RESPONSE, Pdu};
+use crate::portal;
+use std::net::SocketAddr;
+
+const ASKS_TO_LEAVE: Says = Says::AsksToLeave { within_s: 9, ends_after_ms: None };
+
+/// A login is sent there.
+fn elsewhere(pdu: &mut Pdu, to: SocketAddr) -> Deed {
+    let is_login = pdu.opcode() == LOGIN_RESPONSE;
+    only(is_login, || {
+        // Neither transit nor continue, and a session that there is not.
+        pdu.header[1] &= !(FINAL | 0x43);
+        pdu.header[14..16].fill(0);
+        // TARGET MOVED TEMPORARILY.
+        (pdu.header[36], pdu.header[37]) = (1, 1);
+        pdu.data = format!("TargetAddress={to},1\0").into_bytes();
+    })
+}
+
+/// What is no fault, and the check that must not report it.
+pub const SOUND: &[Fault] = &[
+    unasked("pings", "messages.ping", "", Says::Pings(Pings::Answerable)),
+    unasked("a logout that is asked for", "messages.logout-asked", "", ASKS_TO_LEAVE),
+    unasked(
+        "a logout that is asked for and overdue",
+        "messages.logout-overdue",
+        "",
+        Says::AsksToLeave { within_s: 2, ends_after_ms: Some(2_500) },
+    ),
+    answer("a login that is sent elsewhere", "login.redirect", "", |pdu, _| elsewhere(pdu, portal())),
+];
+
+pub const FAULTS: &[Fault] = &[
+    answer("logins are sent back", "login.redirect", "from portal to portal without end", |pdu, seen: &mut Seen| {
+        let own = seen.own.expect("it listens");
+        elsewhere(pdu, own)
+    }),
+    unasked("a ping with data", "messages.ping", "has data", Says::Pings(Pings::WithData)),
+    unasked(
+        "a ping that is answered and ends the connection",
+        "messages.ping",
+        "it closed the connection after 1 answered pings",
+        Says::Pings(Pings::EndingAllTheSame),
+    ),
+    answer("a logout that was asked for fails", "messages.logout-asked", "it answered", |pdu, _| {
+        let is_logout = pdu.opcode() == LOGOUT_RESPONSE;
+        only(is_logout, || pdu.header[2] = 3)
+    })
+    .saying(ASKS_TO_LEAVE),
+    unasked(
+        "a connection outlives the logout that it asked for",
+        "messages.logout-asked",
+        "it keeps the connection",
+        ASKS_TO_LEAVE,
+    )
+    .keeping_open(),
+    unasked(
+        "a logout that is overdue is waited for",
+        "messages.logout-overdue",
+        "it keeps the connection",
+        Says::AsksToLeave { within_s: 1, ends_after_ms: None },
+    ),
+    unasked(
+        "a logout that is asked for is not waited for",
+        "messages.logout-overdue",
+        "and it closed after",
+        Says::AsksToLeave { within_s: 9, ends_after_ms: Some(100) },
+    ),
+];
