@@ -80,6 +80,18 @@ impl Problem {
     }
 }
 
+impl Severity {
+    /// The severity in one word, as tables show it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -100,18 +112,6 @@ mod tests {
         }
         for subject in ["pool tank2", "volume tank2/v", "disk d10", "disk tank", "portal d1", "memory"] {
             assert!(!concerns(subject), "{subject}");
-        }
-    }
-}
-
-impl Severity {
-    /// The severity in one word, as tables show it.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Good => "good",
-            Self::Warning => "warning",
-            Self::Critical => "critical",
         }
     }
 }
