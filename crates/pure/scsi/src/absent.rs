@@ -4,10 +4,10 @@
 use crate::attention::UnitAttention;
 use crate::cdb::Cdb;
 use crate::command::Outcome;
+use crate::judge::{Request, Shape};
 use crate::lun::Lun;
 use crate::operation::{Offered, Operation, Verb};
 use crate::reply::Reply;
-use crate::request::{Request, Shape};
 use crate::sense::{AdditionalSense, Sense};
 use block::Rope;
 

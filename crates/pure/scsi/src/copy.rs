@@ -11,17 +11,15 @@ mod rod;
 mod run;
 mod segment;
 mod third;
-mod token;
 
 pub(crate) use known::Copies;
 pub(crate) use list::check_list_length;
 pub(crate) use ranges::check_ranges_length;
 pub(crate) use report::emit_third_party_page;
-pub(crate) use token::Tokens;
 
 use crate::command::NexusId;
 use crate::identity::{Identity, TargetPort};
-use crate::reservation::InitiatorPort;
+use crate::nexus::InitiatorPort;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::unit::LogicalUnit;
 use block::{Extent, Geometry, Lba, Rope, Run, View};

@@ -3,8 +3,9 @@
 //! `docs/on-disk.md` has the byte map.
 
 use crate::failure::Failure;
+use crate::keeper::NotKept;
 use crate::mode::ModeParameters;
-use crate::reservation::{NotKept, State as Reserved, insufficient};
+use crate::reservation::{State as Reserved, insufficient};
 use crate::sanitize::State as Sanitize;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::unit::LogicalUnit;

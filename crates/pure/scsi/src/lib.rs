@@ -11,6 +11,7 @@ mod capacity;
 mod cdb;
 mod command;
 mod compare;
+mod conflict;
 mod copy;
 mod defects;
 mod diagnostic;
@@ -18,17 +19,19 @@ mod failure;
 mod identity;
 mod incoming;
 mod inquiry;
+mod judge;
+mod keeper;
 mod kept;
 mod lba_status;
 mod log;
 mod lun;
 mod medium;
 mod mode;
+mod nexus;
 mod operation;
 mod power;
 mod reply;
 mod report;
-mod request;
 mod reservation;
 #[cfg(test)]
 mod rig;
@@ -37,6 +40,7 @@ mod sense;
 mod sensed;
 mod task_set;
 mod threshold;
+mod token;
 mod unit;
 mod unmap;
 mod verify;
@@ -47,16 +51,17 @@ pub use cdb::Cdb;
 pub use command::{
     Command, CommandRef, DataNeed, ManagementOutcome, NexusId, Outcome, Status, TaskAttribute, TaskManagement, TaskTag,
 };
+pub use conflict::ReservationType;
 pub use copy::{CopyAsker, CopyUnit, Copying, Neighbour, Neighbours};
 pub use identity::{Identity, Options, Provisioning, TargetPort};
 pub use incoming::{Incoming, Waiting};
+pub use judge::{Shape, data_out_bytes_max, judge};
+pub use keeper::{Keeper, Keeping, NotKept};
 pub use kept::{Kept, NotUnderstood};
 pub use log::Statistics;
 pub use lun::Lun;
-pub use request::{Shape, data_out_bytes_max, judge};
-pub use reservation::{
-    InitiatorPort, Keeper, Keeping, NotKept, RegistrationStatus, ReservationStatus, ReservationType,
-};
+pub use nexus::InitiatorPort;
+pub use reservation::{RegistrationStatus, ReservationStatus};
 pub use sanitize::{Replacing, Sanitizer};
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};
 pub use sensed::Sensed;

@@ -2,7 +2,7 @@
 //! what a command moves, and REPORT SUPPORTED OPERATION CODES.
 
 use crate::cdb::{CDB_BYTES_MAX, Cdb};
-use crate::reservation::Access;
+use crate::conflict::Access;
 use crate::sense::{AdditionalSense, Sense};
 
 /// What an operation does; the lengths of a CDB are variants of one verb.

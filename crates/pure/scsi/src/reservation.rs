@@ -3,30 +3,24 @@
 //! `state.rs` is what each service action makes of the registrations; `out.rs` reads its parameter list, has the
 //! outcome kept and tells the others; `access.rs` has the tables of what conflicts with what.
 
-mod access;
-mod keeper;
 mod kept;
-mod nexus;
 mod out;
 mod report;
 mod reserve;
 mod state;
 
-pub use access::ReservationType;
-pub(crate) use access::{Access, Standing};
-pub use keeper::{Keeper, Keeping, NotKept};
-pub use nexus::InitiatorPort;
-pub(crate) use nexus::ItNexus;
 pub(crate) use out::check_list_length;
 
 use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
+use crate::conflict::{Access, ReservationType, Standing};
 use crate::failure::Failure;
 use crate::identity::TargetPort;
+use crate::keeper::{Forgetful, Keeper, NotKept};
 use crate::kept::keeping_failure;
+use crate::nexus::{InitiatorPort, ItNexus};
 use crate::unit::LogicalUnit;
 use block::{BlockDevice, Extent};
-use keeper::Forgetful;
 use state::Change;
 pub(crate) use state::{State, insufficient};
 use std::cell::{Cell, Ref, RefCell};

@@ -2,25 +2,25 @@
 
 mod at_once;
 mod execute;
-mod nexus;
 
 use crate::alua::PortGroups;
 use crate::attention::UnitAttention;
 use crate::command::{ManagementOutcome, NexusId, TaskAttribute, TaskManagement, TaskTag};
-use crate::copy::{Copies, Tokens};
+use crate::copy::Copies;
 use crate::identity::{Identity, Options, Provisioning, TargetPort};
 use crate::incoming::Incoming;
+use crate::judge::Shape;
 use crate::log::{Counters, Statistics};
 use crate::medium::Medium;
 use crate::mode::ModeParameters;
-use crate::request::Shape;
-use crate::reservation::{InitiatorPort, ItNexus, Reservations};
+use crate::nexus::{InitiatorPort, ItNexus, Nexuses};
+use crate::reservation::Reservations;
 use crate::sanitize::{EVERYTHING, Sanitize};
 use crate::task_set::{Aborted, Affected, Claim, TaskSet, TaskStanding, Ticket};
 use crate::threshold::Reached;
+use crate::token::Tokens;
 use block::{BlockDevice, Extent, Geometry};
 pub(crate) use execute::{Job, blocks_of};
-use nexus::Nexuses;
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::rc::Rc;

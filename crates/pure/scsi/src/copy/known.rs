@@ -1,9 +1,9 @@
 //! What a copy manager knows of copies under way and ended, for who asked for them.
 
-use super::token::TOKEN_BYTES;
 use super::{CopyAsker, Neighbour, Neighbours};
 use crate::command::{NexusId, TaskTag};
 use crate::sense::{AdditionalSense, Sense};
+use crate::token::TOKEN_BYTES;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! The parameter lists of POPULATE TOKEN and WRITE USING TOKEN (SBC-3): ranges of blocks of the unit that is asked.
 #![warn(clippy::arithmetic_side_effects)]
 
-use super::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, TOKEN_BYTES};
 use crate::cdb::Cdb;
 use crate::sense::{AdditionalSense, Sense};
+use crate::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, TOKEN_BYTES};
 use block::{Extent, Geometry};
 use std::time::Duration;
 

@@ -4,13 +4,13 @@ use super::known::{Known, State};
 use super::list::{CSCDS_MAX, DESCRIPTOR_BYTES_MAX, IDENTIFICATION, SELF};
 use super::ranges::{RANGES_MAX, TRANSFER_BYTES_MAX};
 use super::segment::{BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET, SEGMENT_LENGTH_MAX, SEGMENTS_MAX};
-use super::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, ZERO};
 use crate::cdb::Cdb;
 use crate::command::NexusId;
 use crate::failure::Failure;
 use crate::operation::OPERATIONS;
 use crate::reply::Reply;
 use crate::sense::Sense;
+use crate::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, ZERO};
 use crate::unit::LogicalUnit;
 use block::{BlockDevice, Rope};
 

@@ -3,11 +3,11 @@
 use super::known::{ListId, Running, State};
 use super::ranges::{Populate, Write};
 use super::run::{End, Found, aborted};
-use super::token::{Kind, Represented, SECRET_BYTES, TOKEN_BYTES, kind_of};
 use super::{CopyAsker, Neighbour};
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense};
 use crate::task_set::{Aborted, Affected, Ticket};
+use crate::token::{Kind, Represented, SECRET_BYTES, TOKEN_BYTES, kind_of};
 use crate::unit::{Job, LogicalUnit};
 use block::{BlockDevice, Blocks, Extent, Rope, View};
 

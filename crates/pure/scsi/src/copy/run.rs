@@ -3,13 +3,13 @@
 use super::known::{ListId, Running, State};
 use super::list::{Cscd, List, SELF};
 use super::segment::{Length, Place, Segment};
-use super::token::TokenBytes;
 use super::{CopyAsker, Neighbour};
 use crate::command::Status;
 use crate::failure::Failure;
 use crate::inquiry::vpd::uuid_designator;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Ticket;
+use crate::token::TokenBytes;
 use crate::unit::{Job, LogicalUnit};
 use block::{BlockDevice, Extent, Geometry, Lba, Rope};
 

@@ -2,8 +2,9 @@
 
 use super::CopyAsker;
 use crate::command::{TaskAttribute, TaskTag};
+use crate::conflict::Access;
 use crate::failure::{Failure, read_failure};
-use crate::reservation::{Access, ItNexus};
+use crate::nexus::ItNexus;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::{Claim, Ticket};
 use crate::unit::LogicalUnit;

@@ -3,8 +3,8 @@
 use crate::command::NexusId;
 use crate::copy::emit_third_party_page;
 use crate::identity::{Identity, Provisioning, TargetPort};
+use crate::judge::{Shape, WRITE_SAME_BLOCKS_MAX};
 use crate::reply::Reply;
-use crate::request::{Shape, WRITE_SAME_BLOCKS_MAX};
 use crate::sense::Sense;
 use crate::threshold::threshold_exponent;
 use crate::unit::LogicalUnit;

@@ -1,13 +1,13 @@
 //! PERSISTENT RESERVE OUT (SPC-4): its parameter list, and what comes before its status.
 #![warn(clippy::arithmetic_side_effects)]
 
-use super::access::ReservationType;
-use super::nexus::{InitiatorPort, ItNexus, TransportId, pointer};
 use super::state::{Change, Move, Place, Register};
 use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
+use crate::conflict::ReservationType;
 use crate::failure::Failure;
 use crate::identity::TargetPort;
+use crate::nexus::{InitiatorPort, ItNexus, TransportId, pointer};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Affected;
 use crate::unit::{Job, LogicalUnit};

@@ -1,10 +1,10 @@
 //! PERSISTENT RESERVE IN (SPC-4): who is registered, and who holds what.
 
-use super::access::{ReservationType, Standing};
-use super::nexus::ItNexus;
 use super::state::{Registration, State};
 use crate::cdb::Cdb;
+use crate::conflict::{ReservationType, Standing};
 use crate::failure::Failure;
+use crate::nexus::ItNexus;
 use crate::reply::Reply;
 use crate::unit::LogicalUnit;
 use block::{BlockDevice, Rope};

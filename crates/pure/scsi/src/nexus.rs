@@ -1,10 +1,15 @@
 //! The nexuses of a logical unit, and what each has not been told yet.
 
+mod name;
+
+pub use name::InitiatorPort;
+pub(crate) use name::{ItNexus, NAME_BYTES_MAX, TransportId, pointer};
+
 use crate::attention::{Pending, UnitAttention};
 use crate::command::NexusId;
+use crate::conflict::Standing;
 use crate::identity::TargetPort;
 use crate::incoming::Incoming;
-use crate::reservation::{InitiatorPort, ItNexus, Standing};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

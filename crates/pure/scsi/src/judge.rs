@@ -1,4 +1,4 @@
-//! A CDB that was understood and found possible: its operation, its blocks, what it moves.
+//! A CDB is judged: its operation, its blocks, what it moves, or why it is refused.
 #![warn(clippy::arithmetic_side_effects)]
 
 use crate::alua;
