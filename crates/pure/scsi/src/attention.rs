@@ -1,7 +1,7 @@
 //! Unit attentions: what changed that a nexus has not been told yet (SAM-5, unit attention condition).
 
-use crate::mode::{AVAILABLE_DESCRIPTOR_AT, USED_DESCRIPTOR_AT};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::threshold::{AVAILABLE_DESCRIPTOR_AT, USED_DESCRIPTOR_AT};
 
 /// A change that is told to a nexus once, in this order when there are several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

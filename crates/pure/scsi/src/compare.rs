@@ -3,10 +3,10 @@
 //! The task set lets these run alone on their blocks, against every other command of every nexus.
 
 use crate::failure::Failure;
+use crate::request::{Job, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Ticket;
 use crate::unit::LogicalUnit;
-use crate::unit::{Job, blocks_of};
 use crate::verify::first_difference;
 use block::{BlockDevice, Blocks, Extent, Rope};
 

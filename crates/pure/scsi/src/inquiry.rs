@@ -1,6 +1,6 @@
 //! INQUIRY (SPC-4): what the unit is.
 
-pub(crate) mod vpd;
+mod vpd;
 
 use crate::cdb::Cdb;
 use crate::command::NexusId;

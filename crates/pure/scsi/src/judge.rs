@@ -7,64 +7,12 @@ use crate::command::DataNeed;
 use crate::copy;
 use crate::diagnostic::check_self_test;
 use crate::operation::{Data, EJECT_BITS, Offered, Operation, Verb};
+use crate::request::Request;
 use crate::reservation::check_list_length;
 use crate::sanitize;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::shape::{Shape, WRITE_SAME_BLOCKS_MAX};
 use block::Extent;
-
-/// The most blocks that one COMPARE AND WRITE can name.
-pub(crate) const COMPARE_BLOCKS_MAX: u32 = 255;
-/// The most blocks that one WRITE SAME may name: what its short form can also say. A longer one would
-/// hold up its task set; and from 65,536 on, libiscsi's suite expects as long a WRITE to be taken.
-pub(crate) const WRITE_SAME_BLOCKS_MAX: u64 = 65_535;
-
-/// What a CDB is judged against. A copy may be kept where the unit itself is not at hand: one that is
-/// out of date costs the initiator a retry, never data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// Bytes of one logical block.
-    pub block_bytes: u32,
-    /// How many logical blocks the unit has.
-    pub blocks: u64,
-    /// The longest transfer of one command, in bytes.
-    pub transfer_bytes_max: u32,
-    /// True when UNMAP is offered.
-    pub unmap: bool,
-    /// The most blocks of WRITE ATOMIC; it is not offered where there are none.
-    pub atomic_blocks_max: u32,
-    /// True when the unit can be sanitized.
-    pub sanitize: bool,
-    /// True when what is written to the unit is encrypted, and its key can be lost.
-    pub key: bool,
-    /// True when the medium can be ejected.
-    pub removable: bool,
-    /// True when the unit never takes writes.
-    pub read_only: bool,
-}
-
-impl Shape {
-    /// The most blocks that one command may move.
-    pub(crate) fn transfer_blocks_max(&self) -> u64 {
-        u64::from(self.transfer_bytes_max).checked_div(u64::from(self.block_bytes)).unwrap_or(0)
-    }
-
-    /// What of the table of operations there is.
-    pub(crate) fn offered(&self) -> Offered {
-        Offered {
-            unmap: self.unmap,
-            atomic: self.atomic_blocks_max > 0,
-            sanitize: self.sanitize,
-            key: self.key,
-            removable: self.removable,
-        }
-    }
-
-    /// The most blocks that one COMPARE AND WRITE may name: its data holds each of them twice.
-    pub(crate) fn compare_blocks_max(&self) -> u32 {
-        let fit = u32::try_from(self.transfer_blocks_max() / 2).unwrap_or(u32::MAX);
-        COMPARE_BLOCKS_MAX.min(fit)
-    }
-}
 
 /// Says what a command is about to move, from its CDB alone.
 ///
@@ -75,7 +23,7 @@ pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
     if operation.writes() && shape.read_only {
         return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
     }
-    Request::parse(operation, cdb, shape).map(|request| request.need)
+    request_of(operation, cdb, shape).map(|request| request.need)
 }
 
 /// The most data that a command takes whatever its unit is like, but for the size of its blocks: what an initiator has beyond
@@ -88,123 +36,96 @@ pub fn data_out_bytes_max(cdb: Cdb, block_bytes: u32) -> u64 {
     }
     let (_, blocks, _) = address_of(operation, cdb);
     let request = Request { operation, cdb, extent: Extent::new(0, blocks), need: DataNeed::default() };
-    request.need(block_bytes).data_out
+    need_of(&request, block_bytes).data_out
 }
 
-/// One command, understood.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Request {
-    pub operation: &'static Operation,
-    pub cdb: Cdb,
-    /// The blocks that it names; empty where it names none.
-    pub extent: Extent,
-    pub need: DataNeed,
+/// Reads the CDB of `operation`.
+///
+/// *Errors*: 24/00 with a field pointer; 21/00 for blocks that the unit does not have.
+#[inline]
+pub(crate) fn request_of(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Request, Sense> {
+    operation.check_reserved(cdb)?;
+    match operation.verb {
+        Verb::Read | Verb::Write => transfer(operation, cdb, shape),
+        _ => other(operation, cdb, shape),
+    }
 }
 
-impl Request {
-    /// Reads the CDB of `operation`.
-    ///
-    /// *Errors*: 24/00 with a field pointer; 21/00 for blocks that the unit does not have.
-    #[inline]
-    pub fn parse(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
-        operation.check_reserved(cdb)?;
-        match operation.verb {
-            Verb::Read | Verb::Write => Self::transfer(operation, cdb, shape),
-            _ => Self::parse_other(operation, cdb, shape),
-        }
-    }
+fn other(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Request, Sense> {
+    let extent = match operation.verb {
+        Verb::WriteAtomic
+        | Verb::WriteAndVerify
+        | Verb::Verify
+        | Verb::OrWrite
+        | Verb::CompareAndWrite
+        | Verb::PreFetch
+        | Verb::SynchronizeCache
+        | Verb::WriteSame => extent_of(operation, cdb, shape)?,
+        Verb::GetLbaStatus => blocks_from(cdb.u64_at(2), shape)?,
+        _ => Extent::default(),
+    };
+    let mut request = Request { operation, cdb, extent, need: DataNeed::default() };
+    check_fields(&request, shape)?;
+    request.need = need_of(&request, shape.block_bytes);
+    Ok(request)
+}
 
-    fn parse_other(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
-        let extent = match operation.verb {
-            Verb::WriteAtomic
-            | Verb::WriteAndVerify
-            | Verb::Verify
-            | Verb::OrWrite
-            | Verb::CompareAndWrite
-            | Verb::PreFetch
-            | Verb::SynchronizeCache
-            | Verb::WriteSame => extent_of(operation, cdb, shape)?,
-            Verb::GetLbaStatus => blocks_from(cdb.u64_at(2), shape)?,
-            _ => Extent::default(),
-        };
-        let mut request = Self { operation, cdb, extent, need: DataNeed::default() };
-        request.check_fields(shape)?;
-        request.need = request.need(shape.block_bytes);
-        Ok(request)
+/// A READ or WRITE: it moves the blocks that it names, and has no other field.
+#[inline]
+fn transfer(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Request, Sense> {
+    let (lba, blocks, blocks_at) = address_of(operation, cdb);
+    let extent = Extent::checked(lba, blocks).filter(|extent| extent.end().0 <= shape.blocks);
+    let extent = extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
+    if blocks > shape.transfer_blocks_max() {
+        return Err(Sense::cdb_byte(blocks_at));
     }
+    let bytes = extent.len.bytes(shape.block_bytes);
+    let need = match operation.verb {
+        Verb::Read => DataNeed { data_out: 0, data_in: bytes },
+        _ => DataNeed { data_out: bytes, data_in: 0 },
+    };
+    Ok(Request { operation, cdb, extent, need })
+}
 
-    /// A READ or WRITE: it moves the blocks that it names, and has no other field.
-    #[inline]
-    fn transfer(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
-        let (lba, blocks, blocks_at) = address_of(operation, cdb);
-        let extent = Extent::checked(lba, blocks).filter(|extent| extent.end().0 <= shape.blocks);
-        let extent = extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
-        if blocks > shape.transfer_blocks_max() {
-            return Err(Sense::cdb_byte(blocks_at));
-        }
-        let bytes = extent.len.bytes(shape.block_bytes);
-        let need = match operation.verb {
-            Verb::Read => DataNeed { data_out: 0, data_in: bytes },
-            _ => DataNeed { data_out: bytes, data_in: 0 },
-        };
-        Ok(Self { operation, cdb, extent, need })
+fn check_fields(request: &Request, shape: &Shape) -> Result<(), Sense> {
+    match request.operation.verb {
+        Verb::Verify if request.byte_check() == 2 => Err(Sense::cdb_bit(1, 2)),
+        Verb::WriteAndVerify if request.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
+        Verb::PersistentReserveOut => check_list_length(request.cdb),
+        Verb::ExtendedCopy => copy::check_list_length(request.cdb),
+        Verb::PopulateToken | Verb::WriteUsingToken => copy::check_ranges_length(request.cdb),
+        Verb::Sanitize => sanitize::check_list_length(request.cdb, shape.block_bytes),
+        Verb::SendDiagnostic => check_self_test(request.cdb),
+        Verb::StartStopUnit if !shape.removable => check_no_eject(request.cdb),
+        Verb::SetTargetPortGroups => alua::check_list_length(request.cdb),
+        // Only a write without boundaries is whole.
+        Verb::WriteAtomic if request.cdb.u16_at(10) != 0 => Err(Sense::cdb_byte(10)),
+        Verb::WriteSame if request.unmaps() && !shape.unmap => Err(Sense::cdb_bit(1, 3)),
+        _ => Ok(()),
     }
+}
 
-    /// BYTCHK of VERIFY and WRITE AND VERIFY.
-    pub fn byte_check(&self) -> u8 {
-        (self.cdb.u8_at(1) >> 1) & 0x03
-    }
-
-    /// UNMAP of WRITE SAME.
-    pub fn unmaps(&self) -> bool {
-        self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 3)
-    }
-
-    /// NDOB of WRITE SAME (16): no data comes, and zeros are meant.
-    pub fn has_no_data_out(&self) -> bool {
-        self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 0)
-    }
-
-    fn check_fields(&self, shape: &Shape) -> Result<(), Sense> {
-        match self.operation.verb {
-            Verb::Verify if self.byte_check() == 2 => Err(Sense::cdb_bit(1, 2)),
-            Verb::WriteAndVerify if self.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
-            Verb::PersistentReserveOut => check_list_length(self.cdb),
-            Verb::ExtendedCopy => copy::check_list_length(self.cdb),
-            Verb::PopulateToken | Verb::WriteUsingToken => copy::check_ranges_length(self.cdb),
-            Verb::Sanitize => sanitize::check_list_length(self.cdb, shape.block_bytes),
-            Verb::SendDiagnostic => check_self_test(self.cdb),
-            Verb::StartStopUnit if !shape.removable => check_no_eject(self.cdb),
-            Verb::SetTargetPortGroups => alua::check_list_length(self.cdb),
-            // Only a write without boundaries is whole.
-            Verb::WriteAtomic if self.cdb.u16_at(10) != 0 => Err(Sense::cdb_byte(10)),
-            Verb::WriteSame if self.unmaps() && !shape.unmap => Err(Sense::cdb_bit(1, 3)),
-            _ => Ok(()),
-        }
-    }
-
-    // Every command is judged: the one that asks without a unit must not cost the others a call.
-    #[inline(always)]
-    fn need(&self, block_bytes: u32) -> DataNeed {
-        let (one, all) = (u64::from(block_bytes), self.extent.len.bytes(block_bytes));
-        let (data_in, data_out) = match self.operation.data {
-            Data::None => (0, 0),
-            Data::Answer { at, bytes } => (number_at(self.cdb, at, bytes), 0),
-            Data::FixedAnswer(bytes) => (u64::from(bytes), 0),
-            Data::List { at, bytes } => (0, number_at(self.cdb, at, bytes)),
-            Data::BlocksIn => (all, 0),
-            Data::BlocksOut => (0, all),
-            Data::BlocksTwice => (0, all.saturating_mul(2)),
-            Data::ByteCheck => match self.byte_check() {
-                1 => (0, all),
-                3 if !self.extent.is_empty() => (0, one),
-                _ => (0, 0),
-            },
-            Data::OneBlock if self.has_no_data_out() => (0, 0),
-            Data::OneBlock => (0, one),
-        };
-        DataNeed { data_out, data_in }
-    }
+// Every command is judged: the one that asks without a unit must not cost the others a call.
+#[inline(always)]
+fn need_of(request: &Request, block_bytes: u32) -> DataNeed {
+    let (one, all) = (u64::from(block_bytes), request.extent.len.bytes(block_bytes));
+    let (data_in, data_out) = match request.operation.data {
+        Data::None => (0, 0),
+        Data::Answer { at, bytes } => (number_at(request.cdb, at, bytes), 0),
+        Data::FixedAnswer(bytes) => (u64::from(bytes), 0),
+        Data::List { at, bytes } => (0, number_at(request.cdb, at, bytes)),
+        Data::BlocksIn => (all, 0),
+        Data::BlocksOut => (0, all),
+        Data::BlocksTwice => (0, all.saturating_mul(2)),
+        Data::ByteCheck => match request.byte_check() {
+            1 => (0, all),
+            3 if !request.extent.is_empty() => (0, one),
+            _ => (0, 0),
+        },
+        Data::OneBlock if request.has_no_data_out() => (0, 0),
+        Data::OneBlock => (0, one),
+    };
+    DataNeed { data_out, data_in }
 }
 
 /// Refuses what only a unit with a removable medium understands of START STOP UNIT.

@@ -1,6 +1,8 @@
 //! What a logical unit needs of others for its reservations.
 
+use crate::failure::Failure;
 use crate::identity::TargetPort;
+use crate::sense::{AdditionalSense, Sense, SenseKey};
 use std::future::Future;
 use std::pin::Pin;
 
@@ -15,6 +17,11 @@ pub enum NotKept {
     /// Nothing can be kept any more.
     Gone,
 }
+
+/// The bytes are not what this program keeps. A unit whose reservations cannot be read must not serve: it would let in
+/// whom others have shut out. Nor must one that was being sanitized.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotUnderstood;
 
 /// Keeps the reservations of one logical unit, and knows the ports that lead to it.
 pub trait Keeper {
@@ -45,5 +52,47 @@ impl Keeper for Forgetful {
 
     fn target_ports(&self) -> Vec<TargetPort> {
         Vec::new()
+    }
+}
+
+/// The failure of a command that needed something to be kept.
+pub(crate) fn keeping_failure(why: NotKept) -> Failure {
+    let sense = match why {
+        NotKept::Full => Sense::illegal(AdditionalSense::INSUFFICIENT_REGISTRATION_RESOURCES),
+        NotKept::Gone => Sense::new(SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE),
+    };
+    sense.into()
+}
+
+/// Bytes that are not read yet.
+pub(crate) struct Reader<'a>(pub &'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], NotUnderstood> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(NotUnderstood)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], NotUnderstood> {
+        let (head, rest) = self.0.split_at_checked(count).ok_or(NotUnderstood)?;
+        self.0 = rest;
+        Ok(head)
+    }
+
+    pub fn u8(&mut self) -> Result<u8, NotUnderstood> {
+        self.array().map(|&[byte]| byte)
+    }
+
+    pub fn u16(&mut self) -> Result<u16, NotUnderstood> {
+        self.array().copied().map(u16::from_le_bytes)
+    }
+
+    pub fn u32(&mut self) -> Result<u32, NotUnderstood> {
+        self.array().copied().map(u32::from_le_bytes)
+    }
+
+    pub fn u64(&mut self) -> Result<u64, NotUnderstood> {
+        self.array().copied().map(u64::from_le_bytes)
     }
 }

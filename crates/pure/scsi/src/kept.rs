@@ -2,12 +2,10 @@
 //! not done.
 //! `docs/on-disk.md` has the byte map.
 
-use crate::failure::Failure;
-use crate::keeper::NotKept;
+use crate::keeper::{NotKept, NotUnderstood, Reader};
 use crate::mode::ModeParameters;
-use crate::reservation::{State as Reserved, insufficient};
+use crate::reservation::State as Reserved;
 use crate::sanitize::State as Sanitize;
-use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::unit::LogicalUnit;
 use block::BlockDevice;
 
@@ -23,11 +21,6 @@ pub struct Kept {
     pub(crate) sanitize: Sanitize,
     pub(crate) mode: ModeParameters,
 }
-
-/// The bytes are not what this program keeps. A unit whose reservations cannot be read must not serve: it would let in
-/// whom others have shut out. Nor must one that was being sanitized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotUnderstood;
 
 impl Kept {
     /// What is in `kept`; nothing in no bytes.
@@ -90,47 +83,5 @@ impl<D> LogicalUnit<D> {
 
     async fn keep_all(&self, reservations: &[u8], sanitize: &Sanitize, mode: ModeParameters) -> Result<(), NotKept> {
         self.reservations.keep(emit(reservations, &sanitize.kept(), &mode.kept())).await
-    }
-}
-
-/// The failure of a command that needed something to be kept.
-pub(crate) fn keeping_failure(why: NotKept) -> Failure {
-    let sense = match why {
-        NotKept::Full => insufficient(),
-        NotKept::Gone => Sense::new(SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE),
-    };
-    sense.into()
-}
-
-/// Bytes that are not read yet.
-pub(crate) struct Reader<'a>(pub &'a [u8]);
-
-impl<'a> Reader<'a> {
-    pub fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], NotUnderstood> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(NotUnderstood)?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], NotUnderstood> {
-        let (head, rest) = self.0.split_at_checked(count).ok_or(NotUnderstood)?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    pub fn u8(&mut self) -> Result<u8, NotUnderstood> {
-        self.array().map(|&[byte]| byte)
-    }
-
-    pub fn u16(&mut self) -> Result<u16, NotUnderstood> {
-        self.array().copied().map(u16::from_le_bytes)
-    }
-
-    pub fn u32(&mut self) -> Result<u32, NotUnderstood> {
-        self.array().copied().map(u32::from_le_bytes)
-    }
-
-    pub fn u64(&mut self) -> Result<u64, NotUnderstood> {
-        self.array().copied().map(u64::from_le_bytes)
     }
 }

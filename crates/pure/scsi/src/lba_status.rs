@@ -3,8 +3,9 @@
 use crate::failure::{Failure, read_failure};
 use crate::identity::Provisioning;
 use crate::reply::Reply;
+use crate::request::Job;
 use crate::task_set::Ticket;
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Extent, Rope, Run};
 
 const HEADER_BYTES: u64 = 8;

@@ -8,11 +8,12 @@ use crate::cdb::Cdb;
 use crate::command::NexusId;
 use crate::failure::Failure;
 use crate::reply::Reply;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Geometry, Rope};
+pub(crate) use pages::ModeParameters;
 use pages::{ALL_PAGES, ALL_SUBPAGES, Page};
-pub(crate) use pages::{AVAILABLE_DESCRIPTOR_AT, ModeParameters, USED_DESCRIPTOR_AT};
 
 /// WP and DPOFUA in the device-specific parameter.
 const WRITE_PROTECTED: u8 = 0x80;

@@ -4,6 +4,7 @@
 use crate::cdb::{CDB_BYTES_MAX, Cdb};
 use crate::conflict::Access;
 use crate::sense::{AdditionalSense, Sense};
+use std::fmt;
 
 /// What an operation does; the lengths of a CDB are variants of one verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -405,6 +406,21 @@ impl Operation {
 
     fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+}
+
+impl Cdb {
+    /// What the standards call the operation, or "unknown operation".
+    #[must_use]
+    pub fn operation_name(self) -> &'static str {
+        Operation::find(self, Offered::ALL).map_or("unknown operation", |operation| operation.name)
+    }
+}
+
+impl fmt::Debug for Cdb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.operation_name())?;
+        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

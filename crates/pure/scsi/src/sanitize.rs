@@ -11,11 +11,12 @@ pub(crate) use order::{Method, Sanitizing};
 
 use crate::command::Status;
 use crate::failure::Failure;
-use crate::kept::keeping_failure;
+use crate::keeper::keeping_failure;
 use crate::operation::Operation;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Ticket;
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Extent, IoError, Rope};
 use std::cell::{Cell, RefCell};
 use std::fmt;

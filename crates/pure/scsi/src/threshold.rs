@@ -13,6 +13,11 @@ use block::{BlockDevice, Space};
 /// 2^32 of them.
 const SET_BYTES: u64 = 1 << 20;
 
+/// Where the threshold descriptors stand in the logical block provisioning mode page (1Ch/02h); INFORMATION of the unit
+/// attention for a threshold is the same figure.
+pub(crate) const AVAILABLE_DESCRIPTOR_AT: usize = 16;
+pub(crate) const USED_DESCRIPTOR_AT: usize = 24;
+
 /// THRESHOLD EXPONENT: how many blocks a threshold set has, as a power of two.
 pub(crate) fn threshold_exponent(block_bytes: u32) -> u8 {
     let blocks = SET_BYTES.checked_div(u64::from(block_bytes)).unwrap_or(1).max(1);

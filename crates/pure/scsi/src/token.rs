@@ -3,8 +3,8 @@
 //!
 //! Whoever shows all of its bytes may read the blocks, if it sees the unit and may read it; half of them are random.
 
+use crate::designator::target_device_designator;
 use crate::identity::{Identity, TargetPort};
-use crate::inquiry::vpd::target_device_designator;
 use crate::reply::Reply;
 use crate::sense::{AdditionalSense, Sense};
 use block::Extent;

@@ -2,10 +2,11 @@
 #![warn(clippy::arithmetic_side_effects)]
 
 use crate::failure::Failure;
-use crate::inquiry::vpd::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
+use crate::shape::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use crate::task_set::Ticket;
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Extent, Geometry, IoErrorKind, Rope, Written};
 
 const HEADER_BYTES: usize = 8;

@@ -1,9 +1,9 @@
 //! VERIFY and WRITE AND VERIFY (SBC-4 VERIFY, WRITE AND VERIFY).
 
 use crate::failure::Failure;
+use crate::request::{Job, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::unit::LogicalUnit;
-use crate::unit::{Job, blocks_of};
 use block::{BlockDevice, Blocks, Extent, Rope};
 
 impl<D: BlockDevice> LogicalUnit<D> {

@@ -1,9 +1,10 @@
 //! WRITE SAME (SBC-4 WRITE SAME (10), WRITE SAME (16)): one block, many times.
 
 use crate::failure::Failure;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
 use crate::task_set::Ticket;
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Blocks, Buf, Extent, Rope, View};
 
 /// How much is written at a time; between two pieces an abort is noticed.

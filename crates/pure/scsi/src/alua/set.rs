@@ -6,8 +6,9 @@ use crate::attention::UnitAttention;
 use crate::cdb::Cdb;
 use crate::command::Status;
 use crate::failure::Failure;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Rope};
 use std::collections::{BTreeMap, BTreeSet};
 

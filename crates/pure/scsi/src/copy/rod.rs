@@ -5,10 +5,11 @@ use super::ranges::{Populate, Write};
 use super::run::{End, Found, aborted};
 use super::{CopyAsker, Neighbour};
 use crate::failure::Failure;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
 use crate::task_set::{Aborted, Affected, Ticket};
 use crate::token::{Kind, Represented, SECRET_BYTES, TOKEN_BYTES, kind_of};
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Blocks, Extent, Rope, View};
 
 /// How much of a unit that cannot forget blocks is made zeros at a time.

@@ -5,12 +5,13 @@ use super::list::{Cscd, List, SELF};
 use super::segment::{Length, Place, Segment};
 use super::{CopyAsker, Neighbour};
 use crate::command::Status;
+use crate::designator::uuid_designator;
 use crate::failure::Failure;
-use crate::inquiry::vpd::uuid_designator;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Ticket;
 use crate::token::TokenBytes;
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Extent, Geometry, Lba, Rope};
 
 /// The service action of EXTENDED COPY (LID1).

@@ -2,10 +2,11 @@
 
 use crate::command::NexusId;
 use crate::copy::emit_third_party_page;
-use crate::identity::{Identity, Provisioning, TargetPort};
-use crate::judge::{Shape, WRITE_SAME_BLOCKS_MAX};
+use crate::designator::{Association, CodeSet, emit_designator, emit_port, padded_name, uuid_designator};
+use crate::identity::Provisioning;
 use crate::reply::Reply;
 use crate::sense::Sense;
+use crate::shape::{Shape, UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX, WRITE_SAME_BLOCKS_MAX};
 use crate::threshold::threshold_exponent;
 use crate::unit::LogicalUnit;
 use block::BlockDevice;
@@ -33,10 +34,6 @@ const PAGES: [u8; 8] = [
 
 /// Pages 86, B0 and B1 have a fixed length.
 const LONG_PAGE_BYTES: usize = 64;
-/// The most blocks that one UNMAP may name, over all of its descriptors.
-pub(crate) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
-/// The most descriptors in one UNMAP.
-pub(crate) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 /// Serial numbers are cut to this many characters.
 const SERIAL_CHARACTERS_MAX: usize = 64;
 
@@ -132,65 +129,6 @@ impl<D: BlockDevice> LogicalUnit<D> {
         };
         reply.u8(exponent).u8(supported).u8(kind).u8(0);
     }
-}
-
-/// A UUID designator (SPC-5).
-pub(crate) fn uuid_designator(identity: &Identity) -> [u8; 18] {
-    let mut designator = [0; 18];
-    designator[0] = 0x10;
-    designator[2..].copy_from_slice(&identity.uuid);
-    designator
-}
-
-#[derive(Clone, Copy)]
-enum Association {
-    LogicalUnit = 0x00,
-    TargetPort = 0x10,
-    TargetDevice = 0x20,
-}
-
-#[derive(Clone, Copy)]
-enum CodeSet {
-    Binary = 1,
-    Ascii = 2,
-    Utf8 = 3,
-}
-
-/// PROTOCOL IDENTIFIER 5h, which counts only together with PIV.
-const ISCSI: u8 = 0x50;
-const PROTOCOL_VALID: u8 = 0x80;
-
-fn emit_designator(reply: &mut Reply, association: Association, code_set: CodeSet, kind: u8, designator: &[u8]) {
-    let (protocol, valid) = match association {
-        Association::LogicalUnit => (0, 0),
-        Association::TargetPort | Association::TargetDevice => (ISCSI, PROTOCOL_VALID),
-    };
-    let length = u8::try_from(designator.len()).expect("names of our own making are short");
-    reply.u8(protocol | code_set as u8).u8(valid | association as u8 | kind).u8(0).u8(length).bytes(designator);
-}
-
-fn emit_port(reply: &mut Reply, port: &TargetPort) {
-    let port_name = format!("{},t,0x{:04x}", port.target_name, port.portal_group_tag);
-    let number = |number: u16| (u32::from(number)).to_be_bytes();
-    emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x4, &number(port.relative_port));
-    // The target port group is the portal group.
-    emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x5, &number(port.portal_group_tag));
-    emit_designator(reply, Association::TargetPort, CodeSet::Utf8, 0x8, &padded_name(&port_name));
-    reply.bytes(&target_device_designator(port));
-}
-
-/// The designator of the target that a port belongs to.
-pub(crate) fn target_device_designator(port: &TargetPort) -> Vec<u8> {
-    let mut reply = Reply::new();
-    emit_designator(&mut reply, Association::TargetDevice, CodeSet::Utf8, 0x8, &padded_name(&port.target_name));
-    reply.as_bytes().to_vec()
-}
-
-/// A SCSI name string: ended by a zero, and a multiple of four bytes (SPC-4, SCSI name string designator).
-fn padded_name(name: &str) -> Vec<u8> {
-    let mut bytes = name.as_bytes().to_vec();
-    bytes.resize((bytes.len() + 1).next_multiple_of(4), 0);
-    bytes
 }
 
 fn hex(bytes: &[u8]) -> String {

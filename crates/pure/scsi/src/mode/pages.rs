@@ -1,7 +1,7 @@
 //! The mode pages, byte by byte.
 
 use super::PageControl;
-use crate::threshold::{Threshold, Thresholds};
+use crate::threshold::{AVAILABLE_DESCRIPTOR_AT, Threshold, Thresholds, USED_DESCRIPTOR_AT};
 
 /// Page code 3Fh asks for every page.
 pub(super) const ALL_PAGES: u8 = 0x3F;
@@ -57,9 +57,6 @@ const TAS: (usize, u8) = (5, 0x40);
 const SAVEABLE: u8 = 0x80;
 
 const PROVISIONING: (u8, u8) = (0x1C, 0x02);
-/// Where the threshold descriptors begin in the logical block provisioning page.
-pub(crate) const AVAILABLE_DESCRIPTOR_AT: usize = 16;
-pub(crate) const USED_DESCRIPTOR_AT: usize = 24;
 /// ENABLED in a threshold descriptor.
 const ENABLED: u8 = 0x80;
 /// THRESHOLD ARMING: increasing (ARMINC) instead of decreasing.

@@ -2,7 +2,7 @@
 
 use super::ModeParameters;
 use crate::failure::Failure;
-use crate::kept::{NotUnderstood, Reader, keeping_failure};
+use crate::keeper::{NotUnderstood, Reader, keeping_failure};
 use crate::threshold::{Threshold, Thresholds};
 use crate::unit::LogicalUnit;
 

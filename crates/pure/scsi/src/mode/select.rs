@@ -5,8 +5,9 @@ use super::pages::{ModeParameters, Page, pages};
 use super::{Header, LONG_DESCRIPTOR_BYTES, SHORT_DESCRIPTOR_BYTES, block_descriptor};
 use crate::attention::UnitAttention;
 use crate::failure::Failure;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Geometry, Rope};
 
 /// SPF in the first byte of a page.

@@ -2,7 +2,7 @@
 
 use super::state::{Held, REGISTRATIONS_MAX, Registration, State};
 use crate::conflict::ReservationType;
-use crate::kept::{NotUnderstood, Reader};
+use crate::keeper::{NotUnderstood, Reader};
 use crate::nexus::{InitiatorPort, ItNexus, NAME_BYTES_MAX};
 use std::collections::BTreeMap;
 use std::rc::Rc;

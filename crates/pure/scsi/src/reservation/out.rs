@@ -8,9 +8,10 @@ use crate::conflict::ReservationType;
 use crate::failure::Failure;
 use crate::identity::TargetPort;
 use crate::nexus::{InitiatorPort, ItNexus, TransportId, pointer};
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Affected;
-use crate::unit::{Job, LogicalUnit};
+use crate::unit::LogicalUnit;
 use block::{BlockDevice, Rope};
 use std::rc::Rc;
 

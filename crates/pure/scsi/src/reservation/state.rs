@@ -261,13 +261,12 @@ impl State {
     }
 
     fn admit_size(&self) -> Result<(), Failure> {
-        if self.registrations.len() <= REGISTRATIONS_MAX { Ok(()) } else { Err(insufficient().into()) }
+        if self.registrations.len() <= REGISTRATIONS_MAX {
+            Ok(())
+        } else {
+            Err(Sense::illegal(AdditionalSense::INSUFFICIENT_REGISTRATION_RESOURCES).into())
+        }
     }
-}
-
-/// 55/04: there is no room for another registration.
-pub(crate) fn insufficient() -> Sense {
-    Sense::illegal(AdditionalSense::INSUFFICIENT_REGISTRATION_RESOURCES)
 }
 
 impl Held {

@@ -3,7 +3,7 @@
 
 use super::State;
 use crate::cdb::Cdb;
-use crate::kept::{NotUnderstood, Reader};
+use crate::keeper::{NotUnderstood, Reader};
 use crate::sense::Sense;
 use block::{Blocks, Lba};
 

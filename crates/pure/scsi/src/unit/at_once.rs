@@ -4,8 +4,9 @@ use super::LogicalUnit;
 use super::execute::{assert_whole, is_forced};
 use crate::command::{CommandRef, NexusId, Outcome, TaskAttribute};
 use crate::failure::Failure;
-use crate::judge::{Request, Shape};
 use crate::operation::Verb;
+use crate::request::Request;
+use crate::shape::Shape;
 use block::{BlockDevice, Extent, Geometry, Lba, Rope};
 
 /// READ and WRITE of 10, 12 and 16 bytes.

@@ -4,31 +4,23 @@ use super::LogicalUnit;
 use crate::absent;
 use crate::alua::ACCESS_TURN;
 use crate::cdb::Cdb;
-use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute, TaskTag};
+use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute};
 use crate::defects;
 use crate::failure::{Failure, read_failure, read_sense, within, write_failure};
-use crate::judge::{Request, Shape};
+use crate::judge;
 use crate::lun::Lun;
 use crate::operation::{Operation, Verb};
+use crate::request::{Job, Request, blocks_of};
 use crate::reservation::TURN;
 use crate::sanitize::EVERYTHING;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::shape::Shape;
 use crate::task_set::{Claim, Ticket};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, View, Written};
 use std::future::{Future, poll_fn};
 
 /// How many bad places a READ looks behind for blocks that it can still send.
 const BAD_PLACES_MAX: usize = 8;
-
-/// A command that is neither READ nor WRITE, on its way.
-pub(crate) struct Job {
-    pub nexus: NexusId,
-    pub tag: TaskTag,
-    pub request: Request,
-    pub data_out: View,
-    pub data_out_expected: u64,
-    pub geometry: Geometry,
-}
 
 /// What was read is what was asked for.
 #[inline]
@@ -137,7 +129,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if operation.writes() {
             self.check_writable(nexus)?;
         }
-        Ok(Request::parse(operation, cdb, shape)?)
+        Ok(judge::request_of(operation, cdb, shape)?)
     }
 
     /// True when `nexus` may not write, or nobody may.
@@ -378,41 +370,4 @@ fn is_backwards(command: &Command, request: &Request) -> bool {
 /// FUA of a WRITE. It is in the second byte of every one but WRITE (6), whose second byte is of its address.
 pub(super) fn is_forced(request: &Request) -> bool {
     request.cdb.operation_code() >= 0x20 && request.cdb.bit(1, 3)
-}
-
-/// The data that came with a command which needs `need` bytes: as much of it as the initiator has.
-///
-/// *Errors*: BUSY when data that the initiator has was not brought along (it was judged against an
-/// older shape of the unit): nothing is done, and the initiator asks again.
-pub(crate) fn data_of(data_out: View, expected: u64, need: u64) -> Result<View, Failure> {
-    let given = usize::try_from(need.min(expected)).map_err(|_| Status::Busy)?;
-    if data_out.len() < given {
-        return Err(Status::Busy.into());
-    }
-    Ok(if data_out.len() == given { data_out } else { data_out.slice(..given) })
-}
-
-/// The blocks that came: all of them, or the first when the initiator has fewer than it names.
-///
-/// *Errors*: 0E/03 when what it has is no whole number of blocks; nothing is written then.
-pub(crate) fn blocks_of(data_out: View, expected: u64, need: u64, geometry: Geometry) -> Result<View, Failure> {
-    let data = data_of(data_out, expected, need)?;
-    if data.len().is_multiple_of(geometry.block_bytes as usize) {
-        Ok(data)
-    } else {
-        Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into())
-    }
-}
-
-impl Job {
-    /// The whole parameter list or data, exactly as long as the CDB says.
-    ///
-    /// *Errors*: 0E/03 when the initiator has less.
-    pub fn whole_data(&self) -> Result<View, Failure> {
-        let need = self.request.need.data_out;
-        if self.data_out_expected < need {
-            return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
-        }
-        data_of(self.data_out.clone(), self.data_out_expected, need)
-    }
 }
