@@ -2,34 +2,27 @@
 
 use crate::identity::Provisioning;
 use crate::reply::Reply;
-use crate::unit::LogicalUnit;
-use block::{BlockDevice, Geometry, Rope};
+use block::{Geometry, Rope};
 
 /// READ CAPACITY (16) answers as many bytes.
 const LONG_BYTES: usize = 32;
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn read_capacity_10(&self, geometry: Geometry) -> Rope {
-        let mut reply = Reply::new();
-        // A last address that does not fit says: ask the long form.
-        reply.u32(u32::try_from(last_lba(geometry)).unwrap_or(u32::MAX)).u32(geometry.block_bytes);
-        reply.cut(u64::MAX)
-    }
+pub(crate) fn read_capacity_10(geometry: Geometry) -> Rope {
+    let mut reply = Reply::new();
+    // A last address that does not fit says: ask the long form.
+    reply.u32(u32::try_from(last_lba(geometry)).unwrap_or(u32::MAX)).u32(geometry.block_bytes);
+    reply.cut(u64::MAX)
+}
 
-    pub(crate) fn read_capacity_16(&self, geometry: Geometry, allocation: u64) -> Rope {
-        let mut reply = Reply::new();
-        reply.u64(last_lba(geometry)).u32(geometry.block_bytes);
-        reply.u8(0).u8(physical_exponent(geometry));
-        let provisioned = if self.options.provisioning == Provisioning::Full { 0 } else { 0x80 };
-        reply.u8(provisioned | if self.reads_zeros_where_unmapped(geometry) { 0x40 } else { 0 });
-        reply.pad_to(LONG_BYTES);
-        reply.cut(allocation)
-    }
-
-    /// LBPRZ: unmapped blocks read as zeros.
-    pub(crate) fn reads_zeros_where_unmapped(&self, geometry: Geometry) -> bool {
-        self.options.provisioning != Provisioning::Full && geometry.discard_zeroes
-    }
+pub(crate) fn read_capacity_16(geometry: Geometry, provisioning: Provisioning, allocation: u64) -> Rope {
+    let mut reply = Reply::new();
+    reply.u64(last_lba(geometry)).u32(geometry.block_bytes);
+    reply.u8(0).u8(physical_exponent(geometry));
+    // LBPME, and LBPRZ: unmapped blocks read as zeros.
+    let unmaps = provisioning != Provisioning::Full;
+    reply.u8(if unmaps { 0x80 } else { 0 } | if unmaps && geometry.discard_zeroes { 0x40 } else { 0 });
+    reply.pad_to(LONG_BYTES);
+    reply.cut(allocation)
 }
 
 fn last_lba(geometry: Geometry) -> u64 {

@@ -1,10 +1,13 @@
-//! What a logical unit needs of others for its reservations.
+//! Persistence: what a logical unit needs of its owner so that something survives power loss, and how what was kept is read.
 
 use crate::failure::Failure;
 use crate::identity::TargetPort;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 
 /// What is under way until something is kept.
 pub type Keeping<'a> = Pin<Box<dyn Future<Output = Result<(), NotKept>> + 'a>>;
@@ -38,8 +41,54 @@ pub trait Keeper {
     fn target_ports(&self) -> Vec<TargetPort>;
 }
 
+/// What a unit has to keep things with: its keeper, or one that keeps nothing.
+pub(crate) struct Persistence(Rc<dyn Keeper>);
+
+impl Persistence {
+    pub fn by(keeper: Rc<dyn Keeper>) -> Self {
+        Self(keeper)
+    }
+
+    /// True when what is to survive power loss has a place.
+    pub fn is_able(&self) -> bool {
+        self.0.is_able()
+    }
+
+    /// Has `kept` survive, where anything does.
+    pub async fn keep(&self, kept: Vec<u8>) -> Result<(), NotKept> {
+        if self.0.is_able() { self.0.keep(kept).await } else { Ok(()) }
+    }
+
+    /// The target ports that lead to the unit, but for `port`.
+    pub fn other_ports(&self, port: &TargetPort) -> Vec<TargetPort> {
+        let name = |port: &TargetPort| (port.target_name.clone(), port.portal_group_tag);
+        let mut ports = self.0.target_ports();
+        ports.retain(|other| name(other) != name(port));
+        ports
+    }
+
+    /// The relative identifiers of the ports of the target that `port` belongs to, by their groups: a SCSI target device is an
+    /// iSCSI target.
+    pub fn ports_beside(&self, port: &TargetPort) -> BTreeMap<u16, u16> {
+        let others = self.0.target_ports().into_iter().filter(|other| other.target_name == port.target_name);
+        others.chain([port.clone()]).map(|port| (port.portal_group_tag, port.relative_port)).collect()
+    }
+}
+
+impl Default for Persistence {
+    fn default() -> Self {
+        Self(Rc::new(Forgetful))
+    }
+}
+
+impl fmt::Debug for Persistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Persistence").field("is_able", &self.is_able()).finish()
+    }
+}
+
 /// Keeps nothing and knows no ports.
-pub(crate) struct Forgetful;
+struct Forgetful;
 
 impl Keeper for Forgetful {
     fn is_able(&self) -> bool {

@@ -2,12 +2,10 @@
 //! not done.
 //! `docs/on-disk.md` has the byte map.
 
-use crate::keeper::{NotKept, NotUnderstood, Reader};
+use crate::keeper::{NotUnderstood, Reader};
 use crate::mode::ModeParameters;
 use crate::reservation::State as Reserved;
 use crate::sanitize::State as Sanitize;
-use crate::unit::LogicalUnit;
-use block::BlockDevice;
 
 /// Reservations alone begin with 1; what else there is comes before them, behind this.
 const WITH_SANITIZE: u8 = 2;
@@ -43,45 +41,11 @@ impl Kept {
         let reservations = if rest.0.is_empty() { Reserved::default() } else { Reserved::restored(rest.0)? };
         Ok(Self { reservations, sanitize, mode })
     }
-}
 
-fn emit(reservations: &[u8], sanitize: &[u8], mode: &[u8]) -> Vec<u8> {
-    let section = |tag: u8, bytes: &[u8]| if bytes.is_empty() { Vec::new() } else { [&[tag], bytes].concat() };
-    [section(WITH_MODE, mode), section(WITH_SANITIZE, sanitize), reservations.to_vec()].concat()
-}
-
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// The unit is as its keeper has kept it last. Nobody has reached it yet.
-    pub fn restore(&self, kept: Kept) {
-        self.reservations.install(kept.reservations);
-        self.sanitize.install(kept.sanitize);
-        self.mode.set(kept.mode);
-        self.saved_mode.set(kept.mode);
-    }
-
-    /// What is to survive power loss does. The caller has its turn (`TURN`).
-    pub(crate) async fn keep(&self) -> Result<(), NotKept> {
-        self.keep_as(&self.sanitize.state()).await
-    }
-
-    /// As [`LogicalUnit::keep`], with `sanitize` for the state that the unit is in.
-    pub(crate) async fn keep_as(&self, sanitize: &Sanitize) -> Result<(), NotKept> {
-        self.keep_all(&self.reservations.kept(), sanitize, self.saved_mode.get()).await
-    }
-
-    /// As [`LogicalUnit::keep`], with `reservations` for those that hold now.
-    pub(crate) async fn keep_reservations(&self, reservations: Vec<u8>) -> Result<(), NotKept> {
-        self.keep_all(&reservations, &self.sanitize.state(), self.saved_mode.get()).await
-    }
-}
-
-impl<D> LogicalUnit<D> {
-    /// As [`LogicalUnit::keep`], with `mode` for the mode parameters that are saved now.
-    pub(crate) async fn keep_mode(&self, mode: ModeParameters) -> Result<(), NotKept> {
-        self.keep_all(&self.reservations.kept(), &self.sanitize.state(), mode).await
-    }
-
-    async fn keep_all(&self, reservations: &[u8], sanitize: &Sanitize, mode: ModeParameters) -> Result<(), NotKept> {
-        self.reservations.keep(emit(reservations, &sanitize.kept(), &mode.kept())).await
+    /// What [`Kept::parse`] reads; no bytes where there is nothing to keep.
+    pub(crate) fn emit(&self) -> Vec<u8> {
+        let section = |tag: u8, bytes: &[u8]| if bytes.is_empty() { Vec::new() } else { [&[tag], bytes].concat() };
+        let (mode, sanitize) = (section(WITH_MODE, &self.mode.kept()), section(WITH_SANITIZE, &self.sanitize.kept()));
+        [mode, sanitize, self.reservations.kept()].concat()
     }
 }

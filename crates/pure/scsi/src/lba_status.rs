@@ -1,11 +1,11 @@
 //! GET LBA STATUS (16) (SBC-4 GET LBA STATUS): which blocks have a place.
 
-use crate::failure::{Failure, read_failure};
+use crate::failure::Failure;
 use crate::identity::Provisioning;
+use crate::medium::Medium;
 use crate::reply::Reply;
 use crate::request::Job;
 use crate::task_set::Ticket;
-use crate::unit::LogicalUnit;
 use block::{BlockDevice, Extent, Rope, Run};
 
 const HEADER_BYTES: u64 = 8;
@@ -19,43 +19,50 @@ const RUNS_TO_MERGE_MAX: usize = 64;
 const MAPPED: u8 = 0;
 const DEALLOCATED: u8 = 1;
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// The answer begins at the block that was asked for, has no gaps and, however short the
-    /// allocation length, holds at least one descriptor before it is cut.
-    pub(crate) async fn lba_status(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
-        let allocation = job.request.need.data_in;
-        let fit = allocation.saturating_sub(HEADER_BYTES) / DESCRIPTOR_BYTES;
-        let wanted = usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, DESCRIPTORS_MAX);
-        let runs = if self.options.provisioning == Provisioning::Thin {
-            self.runs_from(job.request.extent, wanted, ticket).await?
-        } else {
-            // Nothing is ever deallocated where every block always has its space.
-            vec![Run { extent: job.request.extent, mapped: true }]
-        };
-        Ok(emit(&runs, wanted).cut(allocation))
-    }
+/// The answer begins at the block that was asked for, has no gaps and, however short the
+/// allocation length, holds at least one descriptor before it is cut.
+pub(crate) async fn lba_status<D: BlockDevice>(
+    medium: &Medium<D>,
+    job: &Job,
+    ticket: &Ticket<'_>,
+) -> Result<Rope, Failure> {
+    let allocation = job.request.need.data_in;
+    let fit = allocation.saturating_sub(HEADER_BYTES) / DESCRIPTOR_BYTES;
+    let wanted = usize::try_from(fit).unwrap_or(usize::MAX).clamp(1, DESCRIPTORS_MAX);
+    let runs = if medium.provisioning() == Provisioning::Thin {
+        runs_from(medium, job.request.extent, wanted, ticket).await?
+    } else {
+        // Nothing is ever deallocated where every block always has its space.
+        vec![Run { extent: job.request.extent, mapped: true }]
+    };
+    Ok(emit(&runs, wanted).cut(allocation))
+}
 
-    /// The first runs of `rest`, each as long as it can be told: at most `wanted`, at least one.
-    async fn runs_from(&self, mut rest: Extent, wanted: usize, ticket: &Ticket<'_>) -> Result<Vec<Run>, Failure> {
-        let mut runs: Vec<Run> = Vec::new();
-        for _ in 0..wanted.saturating_add(RUNS_TO_MERGE_MAX) {
-            if rest.is_empty() {
-                break;
-            }
-            ticket.check_live()?;
-            let run = self.device.run(rest).await.map_err(read_failure)?;
-            let begins = run.extent.start == rest.start && !run.extent.is_empty();
-            assert!(begins && rest.contains(run.extent), "a device tells a run from the first block on");
-            let full = runs.len() == wanted;
-            match runs.last_mut() {
-                Some(last) if last.mapped == run.mapped => last.extent = joined(last.extent, run.extent),
-                _ if full => break,
-                _ => runs.push(run),
-            }
-            rest = behind(rest, run.extent);
+/// The first runs of `rest`, each as long as it can be told: at most `wanted`, at least one.
+async fn runs_from<D: BlockDevice>(
+    medium: &Medium<D>,
+    mut rest: Extent,
+    wanted: usize,
+    ticket: &Ticket<'_>,
+) -> Result<Vec<Run>, Failure> {
+    let mut runs: Vec<Run> = Vec::new();
+    for _ in 0..wanted.saturating_add(RUNS_TO_MERGE_MAX) {
+        if rest.is_empty() {
+            break;
         }
-        Ok(runs)
+        ticket.check_live()?;
+        let run = medium.run(rest).await?;
+        let begins = run.extent.start == rest.start && !run.extent.is_empty();
+        assert!(begins && rest.contains(run.extent), "a device tells a run from the first block on");
+        let full = runs.len() == wanted;
+        match runs.last_mut() {
+            Some(last) if last.mapped == run.mapped => last.extent = joined(last.extent, run.extent),
+            _ if full => break,
+            _ => runs.push(run),
+        }
+        rest = behind(rest, run.extent);
     }
+    Ok(runs)
 }
 
 /// `first` and `second`, which begins where it ends.

@@ -30,7 +30,7 @@ mod medium;
 mod mode;
 mod nexus;
 mod operation;
-mod power;
+mod readiness;
 mod reply;
 mod report;
 mod request;

@@ -25,6 +25,11 @@ impl Request {
         (self.cdb.u8_at(1) >> 1) & 0x03
     }
 
+    /// FUA of a WRITE. It is in the second byte of every one but WRITE (6), whose second byte is of its address.
+    pub fn is_forced(&self) -> bool {
+        self.cdb.operation_code() >= 0x20 && self.cdb.bit(1, 3)
+    }
+
     /// UNMAP of WRITE SAME.
     pub fn unmaps(&self) -> bool {
         self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 3)

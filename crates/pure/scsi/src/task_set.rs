@@ -8,10 +8,17 @@
 use crate::command::{NexusId, Status, TaskAttribute, TaskTag};
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use block::Extent;
+use block::{Blocks, Extent, Lba};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
+
+/// Every block, and every place where tasks wait for their turn.
+pub(crate) const EVERYTHING: Extent = Extent { start: Lba(0), len: Blocks(u64::MAX) };
+/// No block, and the place where changes of what survives power loss wait for each other: reservations, saved mode parameters.
+pub(crate) const TURN: Extent = Extent { start: Lba(u64::MAX - 1), len: Blocks(1) };
+/// No block, and the place where changes of access through target port groups wait for each other.
+pub(crate) const ACCESS_TURN: Extent = Extent { start: Lba(u64::MAX - 2), len: Blocks(1) };
 
 /// The tasks of one logical unit.
 #[derive(Debug)]
@@ -136,6 +143,18 @@ impl TaskSet {
         tasks.restraining += usize::from(restrains);
         tasks.waiting += usize::from(!task.begun);
         Ticket { set: self, place: tasks.put(task) }
+    }
+
+    /// The owner's turn at a place where tasks wait for each other. A function that ends all tasks does not end this one.
+    pub async fn owner_turn(&self, place: Extent) -> Ticket<'_> {
+        let attribute = TaskAttribute::Simple;
+        let claim =
+            Claim { nexus: NexusId(u64::MAX), tag: TaskTag(0), attribute, extent: place, alone: true, is_part: false };
+        let mut turn = self.enter_anyway(claim);
+        while poll_fn(|cx| turn.poll_begun(cx)).await.is_err() {
+            turn = self.enter_anyway(claim);
+        }
+        turn
     }
 
     /// Marks the affected tasks as aborted: those that wait end now, those that have begun when they come to their end.

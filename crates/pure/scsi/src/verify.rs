@@ -1,40 +1,38 @@
 //! VERIFY and WRITE AND VERIFY (SBC-4 VERIFY, WRITE AND VERIFY).
 
 use crate::failure::Failure;
+use crate::medium::Medium;
 use crate::request::{Job, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::unit::LogicalUnit;
 use block::{BlockDevice, Blocks, Extent, Rope};
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) async fn verify(&self, job: &Job) -> Result<Rope, Failure> {
-        let request = &job.request;
-        if request.extent.is_empty() {
-            return Ok(Rope::new());
-        }
-        // GOOD says that all of it is equal, so all of it must have come.
-        let data = job.whole_data()?;
-        let stored = self.read_blocks(request.extent).await?;
-        if request.byte_check() != 0 {
-            compare(&stored, &data, request.extent, block_bytes(job))?;
-        }
-        Ok(Rope::new())
+pub(crate) async fn verify<D: BlockDevice>(medium: &Medium<D>, job: &Job) -> Result<Rope, Failure> {
+    let request = &job.request;
+    if request.extent.is_empty() {
+        return Ok(Rope::new());
     }
+    // GOOD says that all of it is equal, so all of it must have come.
+    let data = job.whole_data()?;
+    let stored = medium.read_blocks(request.extent).await?;
+    if request.byte_check() != 0 {
+        compare(&stored, &data, request.extent, block_bytes(job))?;
+    }
+    Ok(Rope::new())
+}
 
-    pub(crate) async fn write_and_verify(&self, job: &Job) -> Result<Rope, Failure> {
-        let (request, geometry) = (&job.request, job.geometry);
-        let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
-        let extent = Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent };
-        self.write(extent.start, data.clone(), true).await?;
-        if extent.is_empty() {
-            return Ok(Rope::new());
-        }
-        let stored = self.read_blocks(extent).await?;
-        if request.byte_check() == 1 {
-            compare(&stored, &data, extent, block_bytes(job))?;
-        }
-        Ok(Rope::new())
+pub(crate) async fn write_and_verify<D: BlockDevice>(medium: &Medium<D>, job: &Job) -> Result<Rope, Failure> {
+    let (request, geometry) = (&job.request, job.geometry);
+    let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
+    let extent = Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent };
+    medium.write(extent.start, data.clone(), true).await?;
+    if extent.is_empty() {
+        return Ok(Rope::new());
     }
+    let stored = medium.read_blocks(extent).await?;
+    if request.byte_check() == 1 {
+        compare(&stored, &data, extent, block_bytes(job))?;
+    }
+    Ok(Rope::new())
 }
 
 fn block_bytes(job: &Job) -> u64 {
