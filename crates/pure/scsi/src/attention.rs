@@ -113,9 +113,9 @@ impl Pending {
 
     /// Takes the one that ranks first.
     pub fn take(&mut self) -> Option<UnitAttention> {
-        let first = IN_ORDER.into_iter().find(|attention| self.0 & attention.bit() != 0)?;
-        self.clear(first);
-        Some(first)
+        let first = IN_ORDER.into_iter().find(|attention| self.0 & attention.bit() != 0);
+        assert!(first.is_some() || self.0 == 0, "every unit attention has its rank");
+        first.inspect(|&first| self.clear(first))
     }
 }
 

@@ -63,7 +63,7 @@ impl Cdb {
 
     /// The `bytes` bytes from `byte` on as a big-endian number; both are constants of this crate.
     const fn field(self, byte: u32, bytes: u32) -> u64 {
-        debug_assert!(bytes >= 1 && bytes <= 8 && byte + bytes <= CDB_BYTES_MAX as u32);
+        assert!(bytes >= 1 && bytes <= 8 && byte + bytes <= CDB_BYTES_MAX as u32);
         ((self.0 << (8 * byte)) >> (128 - 8 * bytes)) as u64
     }
 }

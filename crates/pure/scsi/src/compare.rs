@@ -28,6 +28,7 @@ pub(crate) async fn compare_and_write<D: BlockDevice>(
     }
     let data = job.whole_data()?;
     let half = data.len() / 2;
+    assert_eq!(half as u64, extent.len.bytes(job.geometry.block_bytes), "each block comes twice");
     let stored = medium.read_blocks(extent).await?;
     if let Some(byte) = first_difference(&stored, &data[..half]) {
         let miscompare = Sense::new(SenseKey::Miscompare, AdditionalSense::MISCOMPARE_DURING_VERIFY);

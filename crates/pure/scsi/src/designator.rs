@@ -42,6 +42,7 @@ pub(crate) fn emit_designator(
         Association::LogicalUnit => (0, 0),
         Association::TargetPort | Association::TargetDevice => (ISCSI, PROTOCOL_VALID),
     };
+    assert!(!designator.is_empty(), "a designator names something");
     let length = u8::try_from(designator.len()).expect("names of our own making are short");
     reply.u8(protocol | code_set as u8).u8(valid | association as u8 | kind).u8(0).u8(length).bytes(designator);
 }

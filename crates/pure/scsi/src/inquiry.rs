@@ -66,6 +66,7 @@ impl Described<'_> {
             reply.u16(version);
         }
         reply.pad_to(STANDARD_BYTES);
+        assert_eq!(reply.len(), STANDARD_BYTES, "standard INQUIRY data has one length");
         reply
     }
 }

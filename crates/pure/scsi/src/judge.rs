@@ -167,7 +167,9 @@ fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, S
     if blocks > blocks_max {
         return Err(Sense::cdb_byte(blocks_at));
     }
-    Extent::checked(lba, blocks).ok_or(out_of_range)
+    let extent = Extent::checked(lba, blocks).ok_or(out_of_range)?;
+    assert!(extent.end().0 <= shape.blocks, "an admitted extent is on the unit");
+    Ok(extent)
 }
 
 /// All blocks from `lba` on, of which there is at least one.

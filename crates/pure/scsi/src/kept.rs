@@ -46,6 +46,9 @@ impl Kept {
     pub(crate) fn emit(&self) -> Vec<u8> {
         let section = |tag: u8, bytes: &[u8]| if bytes.is_empty() { Vec::new() } else { [&[tag], bytes].concat() };
         let (mode, sanitize) = (section(WITH_MODE, &self.mode.kept()), section(WITH_SANITIZE, &self.sanitize.kept()));
-        [mode, sanitize, self.reservations.kept()].concat()
+        let kept = [mode, sanitize, self.reservations.kept()].concat();
+        // Bytes that a restart refuses would keep the unit from serving.
+        assert!(Self::parse(&kept).is_ok(), "what is kept is understood");
+        kept
     }
 }

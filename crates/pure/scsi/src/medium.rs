@@ -43,6 +43,7 @@ fn assert_whole(data: &Rope, extent: Extent, geometry: Geometry) {
 impl<D: BlockDevice> Medium<D> {
     /// The medium on `device`. It is thin when the device tells its space, whatever `provisioning` says.
     pub fn new(device: D, provisioning: Provisioning, mode: Rc<ModePages>, nexuses: Rc<Nexuses>) -> Self {
+        assert!(device.geometry().block_bytes > 0, "a device has blocks of some size");
         let tells_space = device.space().is_some();
         let provisioning = if tells_space { Provisioning::Thin } else { provisioning };
         let (counters, tokens, thresholds) = (Counters::default(), Tokens::default(), ThresholdWatch::default());
@@ -102,6 +103,7 @@ impl<D: BlockDevice> Medium<D> {
     /// READ where the device does it without waiting; `None` when nothing was done.
     #[inline]
     pub fn read_at_once(&self, extent: Extent, geometry: Geometry) -> Option<Rope> {
+        assert!(geometry.all().contains(extent), "a READ is admitted to blocks that are there");
         // What is behind an error is found on the long way.
         let data = self.device.read_at_once(extent)?.ok()?;
         assert_whole(&data, extent, geometry);
@@ -133,6 +135,7 @@ impl<D: BlockDevice> Medium<D> {
 
     /// Reads blocks, at least one, for a command other than READ.
     pub async fn read_blocks(&self, extent: Extent) -> Result<Rope, Failure> {
+        assert!(!extent.is_empty(), "a device is not asked for nothing");
         let read = self.device.read(extent).await;
         self.check_read(extent, read).map_err(read_failure)
     }
@@ -179,6 +182,8 @@ impl<D: BlockDevice> Medium<D> {
         if geometry.volatile_cache && (fua || !self.mode.get().write_cache) {
             return None;
         }
+        assert!(geometry.all().contains(extent), "a WRITE is admitted to blocks that are there");
+        assert_eq!(data.len() as u64, extent.len.bytes(geometry.block_bytes), "a WRITE fills all of its blocks");
         let written = self.device.write_at_once(extent.start, data)?;
         self.about_to_write(extent.start, data.len());
         Some(self.check_changed(extent, written).map(|_written| self.counters.count_write(data.len())))
@@ -202,6 +207,7 @@ impl<D: BlockDevice> Medium<D> {
     /// Writes blocks, at least one, for a command other than WRITE; stable when [`Medium::make_stable`] says so.
     pub async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
         let bytes = data.len();
+        assert!(bytes > 0, "a device is not given nothing");
         self.about_to_write(start, bytes);
         let written = self.device.write(start, data).await;
         self.check_written(start, bytes, written)
@@ -217,12 +223,15 @@ impl<D: BlockDevice> Medium<D> {
 
     /// What the device made of writing `bytes` from `start` on.
     fn check_written(&self, start: Lba, bytes: usize, written: Result<Written, IoError>) -> Result<Written, Failure> {
-        let blocks = bytes as u64 / u64::from(self.device.geometry().block_bytes);
+        let (bytes, block_bytes) = (bytes as u64, u64::from(self.device.geometry().block_bytes));
+        let blocks = bytes / block_bytes;
+        assert_eq!(blocks * block_bytes, bytes, "whole blocks are written");
         self.check_changed(Extent { start, len: Blocks(blocks) }, written)
     }
 
     /// Frees the blocks of `extent`.
     pub async fn discard(&self, extent: Extent) -> Result<Written, Failure> {
+        assert!(!extent.is_empty(), "a device is not asked to discard nothing");
         self.tokens.cancel(extent);
         let written = self.device.discard(extent).await;
         self.check_changed(extent, written)
@@ -231,6 +240,7 @@ impl<D: BlockDevice> Medium<D> {
     /// Frees the blocks of `extent` for UNMAP, which asks and does not demand: `None` where freeing them would take space (a
     /// part of a granule that a snapshot shares). The blocks stay as they are then, and nobody is told that space is short.
     pub async fn unmap(&self, extent: Extent) -> Result<Option<Written>, Failure> {
+        assert!(!extent.is_empty(), "a device is not asked to discard nothing");
         self.tokens.cancel(extent);
         let written = self.device.discard(extent).await;
         if written.as_ref().is_err_and(|error| error.kind == IoErrorKind::NoSpace) {
@@ -248,7 +258,11 @@ impl<D: BlockDevice> Medium<D> {
 
     /// The run that `extent`, which is not empty, begins with.
     pub async fn run(&self, extent: Extent) -> Result<Run, Failure> {
-        self.device.run(extent).await.map_err(read_failure)
+        assert!(!extent.is_empty(), "a device is not asked about nothing");
+        let run = self.device.run(extent).await.map_err(read_failure)?;
+        let begins = run.extent.start == extent.start && !run.extent.is_empty();
+        assert!(begins && extent.contains(run.extent), "a device tells a run from the first block on");
+        Ok(run)
     }
 
     /// What was written survives power loss.
@@ -295,6 +309,7 @@ impl<D: BlockDevice> Medium<D> {
 
     /// Thresholds that MODE SELECT changed are armed anew: one that is reached already is told.
     pub fn rearm_thresholds(&self, before: Thresholds) {
+        assert!(self.tells_space || before == self.mode.get().thresholds, "only a thin unit has thresholds");
         self.thresholds.rearm(before, self.mode.get().thresholds);
         self.check_thresholds();
     }

@@ -79,11 +79,13 @@ impl ModePages {
     }
 
     pub fn set_saved(&self, parameters: ModeParameters) {
+        assert!(!parameters.write_cache, "WCE is the owner's and is not saved");
         self.saved.set(parameters);
     }
 
     /// `parameters` were kept: they are in force and saved.
     pub fn restore(&self, parameters: ModeParameters) {
+        assert!(!parameters.write_cache, "WCE is the owner's and is not saved");
         self.current.set(parameters);
         self.saved.set(parameters);
     }
@@ -136,6 +138,10 @@ impl ModePages {
 
 fn with_header(is_protected: bool, header: Header, descriptor: &[u8], body: &Reply) -> Reply {
     let specific = DPO_FUA | if is_protected { WRITE_PROTECTED } else { 0 };
+    assert!(
+        header == Header::Long || descriptor.len() <= SHORT_DESCRIPTOR_BYTES,
+        "a long descriptor has a long header"
+    );
     let mut reply = Reply::new();
     match header {
         Header::Short => {

@@ -262,6 +262,7 @@ const fn row(
     used: &'static [u8],
     ignored: &'static [(usize, u8)],
 ) -> Operation {
+    assert!(matches!(used.len(), 6 | 10 | 12 | 16), "a CDB has the length of its group");
     let mut usage = [0; CDB_BYTES_MAX];
     let mut free = [0; CDB_BYTES_MAX];
     let mut byte = 0;
@@ -282,6 +283,7 @@ const fn row(
     }
     let mut at = 0;
     while at < ignored.len() {
+        assert!(usage[ignored[at].0] & ignored[at].1 == 0, "a bit is looked at or ignored");
         free[ignored[at].0] |= ignored[at].1;
         at += 1;
     }
@@ -292,6 +294,7 @@ const fn row(
 static FIRST_ROW: [u8; 256] = {
     let mut rows = [0xFF; 256];
     let mut at = OPERATIONS.len();
+    assert!(OPERATIONS.len() < 0xFF, "255 stands for no row");
     while at > 0 {
         at -= 1;
         rows[OPERATIONS[at].usage[0] as usize] = at as u8;

@@ -84,6 +84,8 @@ impl Job {
         if self.data_out_expected < need {
             return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
         }
-        data_of(self.data_out.clone(), self.data_out_expected, need)
+        let data = data_of(self.data_out.clone(), self.data_out_expected, need)?;
+        assert_eq!(data.len() as u64, need, "whole data is as long as the CDB says");
+        Ok(data)
     }
 }

@@ -66,6 +66,12 @@ impl Reservations {
     }
 
     pub fn install(&self, state: State) {
+        state.assert_sound();
+        // RESERVE does nothing where there are registrations, and PERSISTENT RESERVE OUT conflicts with it.
+        assert!(
+            self.reserved_by.get().is_none() || state.registrations.is_empty(),
+            "only one kind of reservation at a time"
+        );
         self.state.replace(state);
         self.look_for_restrictions();
     }
@@ -76,6 +82,8 @@ impl Reservations {
     }
 
     pub fn set_reserved_by(&self, nexus: Option<NexusId>) {
+        let is_free = nexus.is_none() || self.state.borrow().registrations.is_empty();
+        assert!(is_free, "RESERVE does nothing where there are registrations");
         self.reserved_by.set(nexus);
         self.look_for_restrictions();
     }

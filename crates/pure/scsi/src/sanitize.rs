@@ -142,6 +142,7 @@ impl Sanitize {
 
     /// What runs is so far.
     fn advance(&self, order: &Sanitizing) {
+        assert!(self.is_running(), "what runs runs until its work ends");
         self.state.replace(State::Running(order.clone()));
     }
 
@@ -203,6 +204,7 @@ impl Sanitize {
             return Err(Sense::illegal(AdditionalSense::COMMAND_SEQUENCE_ERROR).into());
         }
         medium.tokens().cancel(EVERYTHING);
+        assert!(!self.is_running(), "a second order is refused while one runs");
         self.install_kept(State::Running(Sanitizing::new(method, exits)), keep).await?;
         // Others need not wait for the end to hear that there is something to wait for.
         ticket.stand_aside();

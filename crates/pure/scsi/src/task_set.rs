@@ -136,6 +136,7 @@ impl TaskSet {
         let arrival = tasks.arrivals;
         tasks.arrivals += 1;
         let restrains = claim.restrains();
+        assert!(!(claim.is_part && restrains), "a part of a copy holds no other task back");
         let mut task = Task { claim, arrival, begun: true, aborted: None, waker: None };
         if restrains || tasks.restraining > 0 {
             task.begun = !Restraints::of(&tasks).hold(&task, &tasks);
@@ -147,6 +148,7 @@ impl TaskSet {
 
     /// The owner's turn at a place where tasks wait for each other. A function that ends all tasks does not end this one.
     pub async fn owner_turn(&self, place: Extent) -> Ticket<'_> {
+        assert!(place == TURN || place == ACCESS_TURN, "the owner does not wait for blocks");
         let attribute = TaskAttribute::Simple;
         let claim =
             Claim { nexus: NexusId(u64::MAX), tag: TaskTag(0), attribute, extent: place, alone: true, is_part: false };
@@ -222,7 +224,9 @@ impl TaskSet {
         let mut wakers = Vec::new();
         {
             let mut tasks = self.tasks.borrow_mut();
-            let claim = &mut tasks.at(place).claim;
+            let task = tasks.at(place);
+            assert!(task.begun, "a task that waits has nobody behind it to let pass");
+            let claim = &mut task.claim;
             let restrained = claim.restrains();
             *claim = Claim { attribute: TaskAttribute::Simple, extent: Extent::default(), alone: false, ..*claim };
             tasks.restraining -= usize::from(restrained);
@@ -240,6 +244,8 @@ impl TaskSet {
             let task = tasks.take(place);
             tasks.waiting -= usize::from(!task.begun);
             tasks.restraining -= usize::from(task.claim.restrains());
+            let count = tasks.count();
+            assert!(tasks.waiting <= count && tasks.restraining <= count, "only tasks that are here are counted");
             wakers.append(&mut tasks.watchers);
             if tasks.waiting > 0 {
                 tasks.begin_unrestrained(&mut wakers);
@@ -257,6 +263,7 @@ impl Tasks {
     fn put(&mut self, task: Task) -> usize {
         match self.free.pop() {
             Some(place) => {
+                assert!(self.places[place].is_none(), "no task is in a free place");
                 self.places[place] = Some(task);
                 place
             }
@@ -288,6 +295,8 @@ impl Tasks {
             wakers.extend(task.waker.take());
             self.waiting -= 1;
         }
+        // The first of those that wait, by attribute and arrival, can only wait for one that has begun.
+        assert!(self.waiting == 0 || self.waiting < self.count(), "tasks do not wait for each other alone");
     }
 }
 

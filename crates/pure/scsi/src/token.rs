@@ -87,8 +87,10 @@ impl Tokens {
         self.count.set(number);
         let bytes = emit(number, &represented, secret);
         let token = Token { bytes: bytes.clone(), extents: represented.extents, inactivity, used: now, ended: None };
-        self.made.borrow_mut().insert(number, token);
+        let before = self.made.borrow_mut().insert(number, token);
+        assert!(before.is_none(), "a token has a number of its own");
         self.valid.set(self.valid.get() + 1);
+        assert!(self.valid.get() <= TOKENS_MAX, "valid tokens are bounded");
         Ok(bytes)
     }
 
@@ -151,6 +153,7 @@ impl Tokens {
             let oldest = made.iter().find(|(_, token)| token.ended.is_some()).map(|(&number, _)| number);
             made.remove(&oldest.expect("there are some that have ended"));
         }
+        assert!(made.len() < TOKENS_MAX + ENDED_MAX, "tokens are bounded");
     }
 }
 
@@ -204,6 +207,7 @@ fn emit(number: u64, of: &Represented<'_>, secret: &[u8; SECRET_BYTES]) -> Token
         token.bytes(&target);
     }
     token.pad_to(TARGET_AT + TARGET_BYTES).bytes(secret);
+    assert_eq!(token.len(), TOKEN_BYTES, "half of a token is secret");
     let bytes = token.as_bytes().first_chunk().copied();
     Box::new(bytes.expect("a token is as long as it is"))
 }

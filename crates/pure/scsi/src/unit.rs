@@ -150,6 +150,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     /// `nexus`, which comes from `initiator`, reaches the unit through `port` from now on, and will be told once that
     /// everything it knew of the unit may be wrong (29/00). What the two ports are registered for holds again.
     pub fn attach(&self, nexus: NexusId, initiator: InitiatorPort, port: Rc<TargetPort>) {
+        assert_ne!(nexus, NexusId(u64::MAX), "the highest number is nobody's");
         let name = Rc::new(ItNexus::new(initiator, &port));
         let standing = self.reservations.standing(&name);
         self.nexuses.attach(nexus, name, port, standing);

@@ -67,6 +67,7 @@ fn extents_of(list: &[u8], geometry: Geometry) -> Result<Vec<Extent>, Sense> {
             extents.push(Extent::checked(lba, blocks).ok_or(out_of_range)?);
         }
     }
+    assert!(extents.iter().all(|&extent| geometry.all().contains(extent)), "what is unmapped is on the unit");
     Ok(extents)
 }
 

@@ -43,6 +43,7 @@ fn block_bytes(job: &Job) -> u64 {
 ///
 /// *Errors*: MISCOMPARE, with the first block that differs.
 fn compare(stored: &Rope, data: &[u8], extent: Extent, block_bytes: u64) -> Result<(), Failure> {
+    assert_eq!(stored.len() as u64, extent.len.bytes(block_bytes as u32), "all blocks are compared");
     match first_difference(stored, data) {
         None => Ok(()),
         Some(byte) => {
@@ -54,6 +55,7 @@ fn compare(stored: &Rope, data: &[u8], extent: Extent, block_bytes: u64) -> Resu
 
 /// Where `stored` first differs from `data`, repeated as often as it takes.
 pub(crate) fn first_difference(stored: &Rope, data: &[u8]) -> Option<usize> {
+    assert!(!data.is_empty(), "blocks are compared with something");
     let mut at = 0;
     for part in stored.parts() {
         let mut rest: &[u8] = part;

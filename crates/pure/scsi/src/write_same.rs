@@ -48,6 +48,7 @@ async fn write_repeated<D: BlockDevice>(
 ) -> Result<(), Failure> {
     let block_bytes = u64::from(job.geometry.block_bytes);
     let piece_blocks = (PIECE_BYTES / block_bytes).min(extent.len.0);
+    assert!(piece_blocks > 0, "there is something to write");
     let piece = repeated(pattern, piece_blocks);
     let mut all = None;
     let mut rest = extent;
@@ -71,6 +72,7 @@ async fn write_repeated<D: BlockDevice>(
 
 /// `pattern`, so many times.
 pub(crate) fn repeated(pattern: &[u8], times: u64) -> View {
+    assert!(!pattern.is_empty(), "a block has bytes");
     let mut piece = Buf::recycled(pattern.len() * times as usize);
     for block in piece.chunks_exact_mut(pattern.len()) {
         block.copy_from_slice(pattern);

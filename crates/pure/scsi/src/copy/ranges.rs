@@ -129,5 +129,6 @@ fn ranges(list: &[u8], header_bytes: usize, bytes: u16, geometry: Geometry) -> R
             extents.push(extent);
         }
     }
+    assert!(extents.len() <= RANGES_MAX && total <= TRANSFER_BYTES_MAX, "a transfer is bounded");
     Ok(extents)
 }

@@ -158,5 +158,6 @@ fn pairs(from: &End, to: &End, source: &[Extent], order: &Write) -> Result<(Vec<
             }
         }
     }
+    assert_eq!(left, 0, "what is to be copied has its source and its place");
     Ok((pairs, is_whole))
 }

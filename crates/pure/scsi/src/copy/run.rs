@@ -195,6 +195,7 @@ impl End {
     /// The blocks of so many bytes behind the first `at`.
     fn extent(&self, at: u64, bytes: u64) -> Extent {
         let block_bytes = u64::from(self.geometry.block_bytes);
+        assert!(at.is_multiple_of(block_bytes) && bytes.is_multiple_of(block_bytes), "a copy is of whole blocks");
         Extent::new(self.start.0 + at / block_bytes, bytes / block_bytes)
     }
 }
@@ -202,8 +203,10 @@ impl End {
 /// Copies `bytes` behind the first `at` of a segment by way of memory.
 async fn copy_piece(asker: &Asker, found: &Found, at: u64, bytes: u64, ticket: &Ticket<'_>) -> Result<(), Failure> {
     let Found { from, to, .. } = found;
+    assert!(bytes > 0 && at + bytes <= found.bytes, "a piece lies within its segment");
     ticket.check_live()?;
     let data = from.neighbour.unit.read(asker.reads.clone(), from.extent(at, bytes)).await.map_err(third_party)?;
+    assert_eq!(data.len() as u64, bytes, "a unit reads exactly the blocks that it is asked for");
     ticket.check_live()?;
     found.check_token(&asker.reads).await?;
     let start = to.extent(at, bytes).start;
@@ -219,6 +222,7 @@ async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) ->
     let run = from.neighbour.unit.run(asker.reads.clone(), from.extent(at, bytes - at)).await.map_err(third_party)?;
     // In blocks that both have whole; of a run that is shorter than one, all of it is read.
     let block = u64::from(from.geometry.block_bytes.max(to.geometry.block_bytes));
+    assert!(!run.extent.is_empty(), "a unit tells a run of at least one block");
     let run_bytes = run.extent.len.bytes(from.geometry.block_bytes);
     let alike = (run_bytes / block * block).min(bytes - at);
     if !run.mapped && alike > 0 && to.geometry.discard_zeroes {
@@ -228,6 +232,7 @@ async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) ->
         return Ok(alike);
     }
     let here = alike.max(block).min(PIECE_BYTES).min(bytes - at);
+    assert!(here > 0, "a copy goes on");
     copy_piece(asker, found, at, here, ticket).await?;
     Ok(here)
 }

@@ -177,6 +177,7 @@ impl Page {
 
     /// The parameters with what `new` changes, or the first byte and bit that may not change.
     pub fn apply(&self, new: &[u8], parameters: ModeParameters) -> Result<ModeParameters, (usize, u8)> {
+        assert_eq!(new.len(), self.len(), "a page is selected as a whole");
         let current = self.values(PageControl::Current, parameters);
         for (at, (new, current)) in new.iter().zip(&current).enumerate().skip(self.header_bytes()) {
             let fixed = !self.changeable.get(at).copied().unwrap_or(0);

@@ -60,6 +60,7 @@ impl InitiatorPort {
         let [high, low] = u16::try_from(bytes - HEADER_BYTES).expect("a name is short").to_be_bytes();
         let mut id = vec![PORT_FORMAT, 0, high, low];
         id.extend_from_slice(self.to_string().as_bytes());
+        assert!(id.len() < bytes, "a name is followed by a zero");
         id.resize(bytes, 0);
         id
     }

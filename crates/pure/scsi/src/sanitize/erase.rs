@@ -101,6 +101,7 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
         let keeps_holes = keeps_holes(&order.method, self.medium);
         let piece_blocks = PIECE_BYTES / u64::from(block_bytes);
         let pattern = order.method.block(order.pass, block_bytes as usize);
+        assert!(piece_blocks > 0, "a block is shorter than a piece");
         let piece = repeated(&pattern, piece_blocks);
         let mut kept = order.at;
         loop {
@@ -116,6 +117,8 @@ impl<D: BlockDevice, K: AsyncFn(Option<State>) -> Result<(), NotKept>> Work<'_, 
             let rest = Extent { start: order.at, len: rest };
             let run =
                 if keeps_holes { self.device().run(rest).await? } else { block::Run { extent: rest, mapped: true } };
+            let begins = run.extent.start == order.at && !run.extent.is_empty();
+            assert!(begins && rest.contains(run.extent), "a device tells a run from the first block on");
             if run.mapped {
                 let len = run.extent.len.0.min(piece_blocks);
                 let data = piece.slice(..(len * u64::from(block_bytes)) as usize);

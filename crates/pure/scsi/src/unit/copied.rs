@@ -24,6 +24,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
     pub async fn copy_read(&self, asker: &CopyAsker, extent: Extent) -> Result<Rope, Sense> {
         let part = self.take_part(asker, extent, Access::Reads).await?;
         let read = self.device().read(extent).await.map_err(|error| sense_of(read_failure(error)))?;
+        let bytes = extent.len.bytes(self.medium.geometry().block_bytes);
+        assert_eq!(read.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
         self.medium.counters().count_read(extent.len.0);
         part.check_live().map_err(|_| failed())?;
         Ok(read)

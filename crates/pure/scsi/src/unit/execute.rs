@@ -87,6 +87,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if is_backwards(&command, &request) {
             return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
         }
+        assert!(geometry.all().contains(request.extent), "a command is admitted to blocks that are there");
         let claim = claim_of(nexus, &command, &request, geometry)?;
         let Command { tag, data_out, data_out_expected, .. } = command;
         let work = match request.operation.verb {
