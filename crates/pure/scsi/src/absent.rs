@@ -1,11 +1,11 @@
 //! Answers that need no unit: for a LUN where there is none (SPC-4 and SAM-5, incorrect logical unit selection), and for the
 //! list of those that are.
 
-use crate::attention::UnitAttention;
 use crate::cdb::Cdb;
 use crate::command::Outcome;
 use crate::judge::request_of;
 use crate::lun::Lun;
+use crate::nexus::UnitAttention;
 use crate::operation::{Offered, Operation, Verb};
 use crate::reply::Reply;
 use crate::sense::{AdditionalSense, Sense};

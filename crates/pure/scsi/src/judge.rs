@@ -5,7 +5,7 @@ use crate::alua;
 use crate::cdb::Cdb;
 use crate::command::DataNeed;
 use crate::copy;
-use crate::diagnostic::check_self_test;
+use crate::medium::diagnostic::check_self_test;
 use crate::operation::{Data, EJECT_BITS, Offered, Operation, Verb};
 use crate::request::Request;
 use crate::reservation::check_list_length;

@@ -1,15 +1,23 @@
-//! The medium of a logical unit: its blocks are read and changed here, and nowhere else.
+//! The medium of a logical unit: its blocks are read and changed here. Only the work of SANITIZE goes past it, to the device.
 //!
 //! With every read and change goes what SCSI keeps of it: counters, ROD tokens that end when their blocks change, the
-//! thresholds of thin provisioning, WCE and FUA. The modules of the commands call it after the unit has admitted them: it
-//! knows no tasks and no reservations, and must never be asked for blocks that the device does not have.
+//! thresholds of thin provisioning, WCE and FUA. The modules below are the commands on blocks, each a function on the medium.
+//! The unit has admitted them before: the medium knows no reservations, and must never be asked for blocks that the device
+//! does not have.
 
-use crate::attention::UnitAttention;
+pub(crate) mod capacity;
+pub(crate) mod compare;
+pub(crate) mod diagnostic;
+pub(crate) mod lba_status;
+pub(crate) mod unmap;
+pub(crate) mod verify;
+pub(crate) mod write_same;
+
 use crate::failure::{Failure, read_failure, read_sense, within, write_failure};
 use crate::identity::Provisioning;
 use crate::log::Counters;
 use crate::mode::ModePages;
-use crate::nexus::Nexuses;
+use crate::nexus::{Nexuses, UnitAttention};
 use crate::threshold::{ThresholdWatch, Thresholds};
 use crate::token::Tokens;
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, View, Written};

@@ -1,15 +1,19 @@
-//! The nexuses of a logical unit, and what each has not been told yet.
+//! The I_T nexuses of a logical unit: their names and ports, the unit attentions that each has pending, whether it may write, and
+//! its commands that wait for data.
 
+mod attention;
+mod incoming;
 mod name;
 
+pub(crate) use attention::UnitAttention;
+pub use incoming::{Incoming, Waiting};
 pub use name::InitiatorPort;
 pub(crate) use name::{ItNexus, NAME_BYTES_MAX, TransportId, pointer};
 
-use crate::attention::{Pending, UnitAttention};
 use crate::command::NexusId;
 use crate::conflict::Standing;
 use crate::identity::TargetPort;
-use crate::incoming::Incoming;
+use attention::Pending;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

@@ -1,12 +1,12 @@
 //! START STOP UNIT (SBC-4): of a unit whose medium stays where it is, and of one that ejects and loads it.
 
 use super::Readiness;
-use crate::attention::UnitAttention;
 use crate::cdb::Cdb;
 use crate::command::NexusId;
 use crate::failure::Failure;
 use crate::medium::Medium;
 use crate::nexus::Nexuses;
+use crate::nexus::UnitAttention;
 use crate::sense::{AdditionalSense, Sense};
 use block::{BlockDevice, Rope};
 

@@ -1,11 +1,11 @@
 //! Registrations and the persistent reservation of a logical unit, and what each service action of PERSISTENT RESERVE OUT
 //! makes of them (SPC-4, persistent reservations). Nothing here waits, and a refused action changes nothing.
 
-use crate::attention::UnitAttention;
 use crate::command::Status;
 use crate::conflict::{ReservationType, Standing};
 use crate::failure::Failure;
 use crate::nexus::ItNexus;
+use crate::nexus::UnitAttention;
 use crate::sense::{AdditionalSense, Sense};
 use std::collections::BTreeMap;
 use std::rc::Rc;

@@ -3,8 +3,8 @@
 use super::{Method, Sanitize, Sanitizing, State};
 use crate::keeper::NotKept;
 use crate::medium::Medium;
+use crate::medium::write_same::repeated;
 use crate::task_set::EVERYTHING;
-use crate::write_same::repeated;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba, Stable, Written};
 
 /// How much is written at a time.

@@ -3,10 +3,10 @@
 
 use super::LogicalUnit;
 use crate::alua::{PortGroup, Using};
-use crate::attention::UnitAttention;
 use crate::command::NexusId;
 use crate::kept::Kept;
 use crate::log::Statistics;
+use crate::nexus::UnitAttention;
 use crate::task_set::{ACCESS_TURN, EVERYTHING, TURN};
 use block::BlockDevice;
 

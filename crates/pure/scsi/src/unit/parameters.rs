@@ -1,7 +1,6 @@
 //! The commands that concern the unit as a whole: each hands its part what the command needs of the others.
 
 use super::LogicalUnit;
-use crate::attention::UnitAttention;
 use crate::cdb::Cdb;
 use crate::command::{NexusId, Status};
 use crate::failure::Failure;
@@ -10,6 +9,7 @@ use crate::keeper::keeping_failure;
 use crate::kept::Kept;
 use crate::log::Logged;
 use crate::mode::{ModeParameters, Selected, Setting};
+use crate::nexus::UnitAttention;
 use crate::reply::Reply;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};

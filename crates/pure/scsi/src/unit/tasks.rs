@@ -1,8 +1,8 @@
 //! The tasks of a unit as a whole: task management functions, and what others hear of them.
 
 use super::LogicalUnit;
-use crate::attention::UnitAttention;
 use crate::command::{ManagementOutcome, NexusId, TaskManagement};
+use crate::nexus::UnitAttention;
 use crate::task_set::{Aborted, Affected, TaskStanding};
 use block::BlockDevice;
 

@@ -1,8 +1,8 @@
 //! SEND DIAGNOSTIC (SPC-4): the default self-test, and no diagnostic pages.
 
+use super::Medium;
 use crate::cdb::Cdb;
 use crate::failure::Failure;
-use crate::medium::Medium;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use block::{BlockDevice, Blocks, Extent, Lba, Rope};
 

@@ -1,8 +1,8 @@
 //! GET LBA STATUS (16) (SBC-4 GET LBA STATUS): which blocks have a place.
 
+use super::Medium;
 use crate::failure::Failure;
 use crate::identity::Provisioning;
-use crate::medium::Medium;
 use crate::reply::Reply;
 use crate::request::Job;
 use crate::task_set::Ticket;

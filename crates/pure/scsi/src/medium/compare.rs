@@ -2,12 +2,12 @@
 //!
 //! The task set lets these run alone on their blocks, against every other command of every nexus.
 
+use super::Medium;
+use super::verify::first_difference;
 use crate::failure::Failure;
-use crate::medium::Medium;
 use crate::request::{Job, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Ticket;
-use crate::verify::first_difference;
 use block::{BlockDevice, Blocks, Extent, Rope};
 
 /// NUMBER OF LOGICAL BLOCKS of COMPARE AND WRITE.

@@ -1,7 +1,7 @@
 //! VERIFY and WRITE AND VERIFY (SBC-4 VERIFY, WRITE AND VERIFY).
 
+use super::Medium;
 use crate::failure::Failure;
-use crate::medium::Medium;
 use crate::request::{Job, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use block::{BlockDevice, Blocks, Extent, Rope};

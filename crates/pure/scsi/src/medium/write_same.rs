@@ -1,7 +1,7 @@
 //! WRITE SAME (SBC-4 WRITE SAME (10), WRITE SAME (16)): one block, many times.
 
+use super::Medium;
 use crate::failure::Failure;
-use crate::medium::Medium;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
 use crate::task_set::Ticket;

@@ -1,8 +1,8 @@
 //! UNMAP (SBC-4 UNMAP).
 #![warn(clippy::arithmetic_side_effects)]
 
+use super::Medium;
 use crate::failure::Failure;
-use crate::medium::Medium;
 use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
 use crate::shape::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
