@@ -1,14 +1,15 @@
 //! Answers that need no unit: for a LUN where there is none (SPC-4 and SAM-5, incorrect logical unit selection), and for the
 //! list of those that are.
 
-use crate::attention::UnitAttention;
 use crate::cdb::Cdb;
 use crate::command::Outcome;
+use crate::judge::request_of;
 use crate::lun::Lun;
+use crate::nexus::UnitAttention;
 use crate::operation::{Offered, Operation, Verb};
 use crate::reply::Reply;
-use crate::request::{Request, Shape};
 use crate::sense::{AdditionalSense, Sense};
+use crate::shape::Shape;
 use block::Rope;
 
 /// No unit can be here: peripheral qualifier 3, device type 1Fh.
@@ -63,7 +64,7 @@ pub fn report_luns(cdb: Cdb, luns: &[Lun]) -> Outcome {
 }
 
 fn answer(operation: &'static Operation, cdb: Cdb, luns: &[Lun], unsupported: Sense) -> Result<Rope, Sense> {
-    let request = Request::parse(operation, cdb, &NO_SHAPE)?;
+    let request = request_of(operation, cdb, &NO_SHAPE)?;
     let allocation = request.need.data_in;
     match operation.verb {
         Verb::Inquiry => inquiry_of_no_unit(cdb, allocation),
@@ -90,7 +91,7 @@ fn inquiry_of_no_unit(cdb: Cdb, allocation: u64) -> Result<Rope, Sense> {
 }
 
 pub(crate) fn luns_of(cdb: Cdb, luns: &[Lun]) -> Result<Rope, Sense> {
-    let request = Request::parse(Operation::find(cdb, Offered::ALL)?, cdb, &NO_SHAPE)?;
+    let request = request_of(Operation::find(cdb, Offered::ALL)?, cdb, &NO_SHAPE)?;
     let allocation = request.need.data_in;
     let luns = match cdb.u8_at(2) {
         // All that are not well known, or all; and there are no well-known ones.

@@ -8,21 +8,15 @@
 mod report;
 mod set;
 
-use crate::attention::UnitAttention;
 use crate::command::NexusId;
-use crate::identity::TargetPort;
+use crate::nexus::Nexuses;
 use crate::operation::Operation;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::Claim;
-use crate::unit::LogicalUnit;
-use block::{BlockDevice, Extent};
+use crate::task_set::{Claim, TaskSet};
+use block::Extent;
 pub(crate) use set::check_list_length;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
-
-/// No block, and the place where changes of access wait for each other in the task set.
-pub(crate) const ACCESS_TURN: Extent = Extent { start: block::Lba(u64::MAX - 2), len: block::Blocks(1) };
 
 /// How a unit is served through a target port group (SPC-4, ASYMMETRIC ACCESS STATE).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,9 +118,68 @@ pub(crate) struct PortGroups {
     restricts: Cell<bool>,
 }
 
+/// Who uses the blocks that a change of access concerns.
+pub(crate) struct Using<'a> {
+    pub nexuses: &'a Nexuses,
+    pub tasks: &'a TaskSet,
+    /// All blocks of the unit.
+    pub blocks: Extent,
+}
+
 impl PortGroups {
     fn of(&self, id: u16) -> Group {
         self.groups.borrow().get(&id).copied().unwrap_or_default()
+    }
+
+    /// How the unit is served through a group.
+    pub fn through(&self, group: u16) -> AccessState {
+        self.of(group).state
+    }
+
+    /// How `nexus` is served.
+    pub fn state_of(&self, nexus: NexusId, nexuses: &Nexuses) -> AccessState {
+        if !self.restricts.get() {
+            return ActiveOptimized;
+        }
+        nexuses.port(nexus).map_or(ActiveOptimized, |port| self.through(port.portal_group_tag))
+    }
+
+    /// Refuses what is not served through the group of `nexus` now.
+    #[inline]
+    pub fn check(&self, nexus: NexusId, operation: &Operation, nexuses: &Nexuses) -> Result<(), Sense> {
+        if self.restricts.get() { self.check_group(nexus, operation, nexuses) } else { Ok(()) }
+    }
+
+    fn check_group(&self, nexus: NexusId, operation: &Operation, nexuses: &Nexuses) -> Result<(), Sense> {
+        let state = self.state_of(nexus, nexuses);
+        if state.serves(operation) { Ok(()) } else { state.sense().map_or(Ok(()), Err) }
+    }
+
+    /// The groups are as the owner of the unit wants them: those that `wanted` does not name are active/optimized. True
+    /// when hosts have anything to hear of. The caller has its turn ([`ACCESS_TURN`](crate::task_set::ACCESS_TURN)).
+    pub async fn set_by_owner(&self, wanted: &[PortGroup], using: &Using<'_>) -> bool {
+        let (changes, preference_changed) = self.order(wanted);
+        self.change_access(&changes, ChangedBy::Implicit, using).await || preference_changed
+    }
+
+    /// The states of the groups are these; true when one was another before. Nothing that was begun through a group
+    /// which has lost access touches a block any more when this returns.
+    async fn change_access(&self, changes: &[(u16, AccessState)], by: ChangedBy, using: &Using<'_>) -> bool {
+        let changes: Vec<_> = changes.iter().filter(|(id, state)| self.of(*id).state != *state).collect();
+        let losing = |(id, state): &&&(u16, AccessState)| self.of(*id).state.is_active() && !state.is_active();
+        let losing: Vec<u16> = changes.iter().filter(losing).map(|(id, _)| *id).collect();
+        for &id in &losing {
+            self.change(id, |group| group.state = Transitioning);
+        }
+        if !losing.is_empty() {
+            let nexuses = using.nexuses.through(&losing);
+            let loses = |claim: &Claim| claim.is_part || nexuses.contains(&claim.nexus);
+            using.tasks.begun_ended(|claim| claim.extent.overlaps(using.blocks) && loses(claim)).await;
+        }
+        for &&(id, state) in &changes {
+            self.change(id, |group| (group.state, group.changed_by) = (state, by));
+        }
+        !changes.is_empty()
     }
 
     fn change(&self, id: u16, change: impl FnOnce(&mut Group)) {
@@ -159,73 +212,6 @@ impl Default for PortGroup {
     /// The group that nothing was said of.
     fn default() -> Self {
         Self { id: 1, state: ActiveOptimized, preferred: false }
-    }
-}
-
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// The target port groups are as the owner of the unit wants them: those that `wanted` does not name are
-    /// active/optimized. What a nexus has set stays where the owner wants what it wanted before.
-    ///
-    /// Whoever loses access is answered 04/0A until what it has begun has ended; then everybody is told (2A/06).
-    pub async fn set_port_groups(&self, wanted: &[PortGroup]) {
-        let _turn = self.owner_turn(ACCESS_TURN).await;
-        let (changes, preference_changed) = self.port_groups.order(wanted);
-        let changed = self.change_access(&changes, ChangedBy::Implicit).await;
-        if changed || preference_changed {
-            self.nexuses.establish_for_all(UnitAttention::AccessStateChanged);
-        }
-    }
-
-    /// The states of the groups are these; true when one was another before. Nothing that was begun through a group
-    /// which has lost access touches a block any more when this returns.
-    async fn change_access(&self, changes: &[(u16, AccessState)], by: ChangedBy) -> bool {
-        let changes: Vec<_> = changes.iter().filter(|(id, state)| self.port_groups.of(*id).state != *state).collect();
-        let losing =
-            |(id, state): &&&(u16, AccessState)| self.port_groups.of(*id).state.is_active() && !state.is_active();
-        let losing: Vec<u16> = changes.iter().filter(losing).map(|(id, _)| *id).collect();
-        for &id in &losing {
-            self.port_groups.change(id, |group| group.state = Transitioning);
-        }
-        if !losing.is_empty() {
-            let nexuses = self.nexuses.through(&losing);
-            let blocks = self.device.geometry().all();
-            let loses = |claim: &Claim| claim.is_part || nexuses.contains(&claim.nexus);
-            self.tasks.begun_ended(|claim| claim.extent.overlaps(blocks) && loses(claim)).await;
-        }
-        for &&(id, state) in &changes {
-            self.port_groups.change(id, |group| (group.state, group.changed_by) = (state, by));
-        }
-        !changes.is_empty()
-    }
-
-    /// How `nexus` is served.
-    pub(crate) fn access_state(&self, nexus: NexusId) -> AccessState {
-        if !self.port_groups.restricts.get() {
-            return ActiveOptimized;
-        }
-        self.nexuses.port(nexus).map_or(ActiveOptimized, |port| self.access_through(port.portal_group_tag))
-    }
-
-    /// How the unit is served through a group.
-    pub(crate) fn access_through(&self, group: u16) -> AccessState {
-        self.port_groups.of(group).state
-    }
-
-    /// Refuses what is not served through the group of `nexus` now.
-    #[inline]
-    pub(crate) fn check_access(&self, nexus: NexusId, operation: &Operation) -> Result<(), Sense> {
-        if self.port_groups.restricts.get() { self.check_group(nexus, operation) } else { Ok(()) }
-    }
-
-    fn check_group(&self, nexus: NexusId, operation: &Operation) -> Result<(), Sense> {
-        let state = self.access_state(nexus);
-        if state.serves(operation) { Ok(()) } else { state.sense().map_or(Ok(()), Err) }
-    }
-
-    /// The ports of the target through which `nexus` comes, by their groups: a SCSI target device is an iSCSI target.
-    fn ports_beside(&self, port: &Rc<TargetPort>) -> BTreeMap<u16, u16> {
-        let others = self.reservations.target_ports().into_iter().filter(|other| other.target_name == port.target_name);
-        others.chain([(**port).clone()]).map(|port| (port.portal_group_tag, port.relative_port)).collect()
     }
 }
 

@@ -1,8 +1,5 @@
 //! Command descriptor blocks, and the fields in them. Nothing here can fail or index past an end.
 
-use crate::operation::{Offered, Operation};
-use std::fmt;
-
 /// The longest command that any operation here has, in bytes.
 pub(crate) const CDB_BYTES_MAX: usize = 16;
 
@@ -36,12 +33,6 @@ impl Cdb {
         self.u8_at(0)
     }
 
-    /// What the standards call the operation, or "unknown operation".
-    #[must_use]
-    pub fn operation_name(self) -> &'static str {
-        Operation::find(self, Offered::ALL).map_or("unknown operation", |operation| operation.name)
-    }
-
     pub(crate) const fn word(self) -> u128 {
         self.0
     }
@@ -72,15 +63,8 @@ impl Cdb {
 
     /// The `bytes` bytes from `byte` on as a big-endian number; both are constants of this crate.
     const fn field(self, byte: u32, bytes: u32) -> u64 {
-        debug_assert!(bytes >= 1 && bytes <= 8 && byte + bytes <= CDB_BYTES_MAX as u32);
+        assert!(bytes >= 1 && bytes <= 8 && byte + bytes <= CDB_BYTES_MAX as u32);
         ((self.0 << (8 * byte)) >> (128 - 8 * bytes)) as u64
-    }
-}
-
-impl fmt::Debug for Cdb {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ", self.operation_name())?;
-        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

@@ -10,20 +10,18 @@ mod report;
 mod rod;
 mod run;
 mod segment;
-mod third;
-mod token;
 
 pub(crate) use known::Copies;
 pub(crate) use list::check_list_length;
 pub(crate) use ranges::check_ranges_length;
 pub(crate) use report::emit_third_party_page;
-pub(crate) use token::Tokens;
 
-use crate::command::NexusId;
+use crate::command::{NexusId, Status};
 use crate::identity::{Identity, TargetPort};
-use crate::reservation::InitiatorPort;
+use crate::nexus::{InitiatorPort, Nexuses};
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::unit::LogicalUnit;
+use crate::task_set::Ticket;
 use block::{Extent, Geometry, Lba, Rope, Run, View};
 use std::future::Future;
 use std::pin::Pin;
@@ -61,7 +59,7 @@ impl Neighbour {
     pub const NOT_REACHABLE: Sense = Sense::new(SenseKey::CopyAborted, AdditionalSense::COPY_TARGET_NOT_REACHABLE);
 }
 
-/// Asks a unit for a copy: [`LogicalUnit::copy_read`] and its like, where it has its home.
+/// Asks a unit for a copy: [`LogicalUnit::copy_read`](crate::LogicalUnit::copy_read) and its like, where it has its home.
 pub trait CopyUnit {
     /// The shape of its device; `None` when it is not there any more.
     fn geometry(&self) -> Copying<'_, Option<Geometry>>;
@@ -95,11 +93,22 @@ pub struct CopyAsker {
     pub read_only: bool,
 }
 
-impl<D> LogicalUnit<D> {
-    /// The unit, whose nexuses see what `neighbours` says. Without, they see nothing to copy from or to.
-    #[must_use]
-    pub fn with_neighbours(self, neighbours: Rc<dyn Neighbours>) -> Self {
-        Self { copies: Copies::between(neighbours), ..self }
+/// A third-party copy command that a unit processes.
+pub(crate) struct Asked<'a> {
+    pub job: &'a Job,
+    pub ticket: &'a Ticket<'a>,
+    /// The unit that processes it.
+    pub identity: &'a Identity,
+    pub nexuses: &'a Nexuses,
+}
+
+impl Asked<'_> {
+    /// For whom it copies.
+    fn asker(&self) -> Result<CopyAsker, Status> {
+        let nexus = self.job.nexus;
+        let (name, port) = self.nexuses.names(nexus).ok_or(Status::Busy)?;
+        let initiator = name.initiator.clone();
+        Ok(CopyAsker { nexus, initiator, port: (*port).clone(), read_only: false })
     }
 }
 

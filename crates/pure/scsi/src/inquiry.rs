@@ -1,14 +1,15 @@
 //! INQUIRY (SPC-4): what the unit is.
 
-pub(crate) mod vpd;
+mod vpd;
 
 use crate::cdb::Cdb;
-use crate::command::NexusId;
 use crate::failure::Failure;
+use crate::identity::{Identity, Options, Provisioning, TargetPort};
 use crate::reply::Reply;
 use crate::sense::Sense;
-use crate::unit::LogicalUnit;
-use block::{BlockDevice, Rope};
+use crate::shape::Shape;
+use block::{Geometry, Rope, Space};
+use std::rc::Rc;
 
 /// The standards that the unit follows, as version descriptors: SAM-5, SPC-4, SBC-3, iSCSI.
 const VERSIONS: [u16; 4] = [0x00A0, 0x0460, 0x04C0, 0x0960];
@@ -16,12 +17,28 @@ const VERSIONS: [u16; 4] = [0x00A0, 0x0460, 0x04C0, 0x0960];
 /// Standard INQUIRY data with all eight version descriptors.
 const STANDARD_BYTES: usize = 96;
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn inquire(&self, nexus: NexusId, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+/// A unit as INQUIRY describes it to one nexus.
+pub(crate) struct Described<'a> {
+    pub identity: &'a Identity,
+    pub options: &'a Options,
+    pub provisioning: Provisioning,
+    pub geometry: Geometry,
+    pub shape: Shape,
+    /// True when the device tells its space, and what it tells now.
+    pub tells_space: bool,
+    pub space: Option<Space>,
+    /// The port through which the nexus asks; `None` when it is not attached.
+    pub port: Option<Rc<TargetPort>>,
+    /// True when the unit is not connected through that port now.
+    pub is_disconnected: bool,
+}
+
+impl Described<'_> {
+    pub fn inquire(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
         let page = cdb.u8_at(2);
         let reply = match (cdb.bit(1, 0), page) {
-            (true, page) => self.vital_page(nexus, page)?,
-            (false, 0) => self.standard_inquiry(nexus),
+            (true, page) => self.vital_page(page)?,
+            (false, 0) => self.standard_inquiry(),
             // A page code without EVPD asks for nothing.
             (false, _) => return Err(Sense::cdb_byte(2).into()),
         };
@@ -29,14 +46,14 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// A direct access block device, which is here or, through this port, not connected now.
-    fn peripheral(&self, nexus: NexusId) -> u8 {
-        if self.access_state(nexus).is_disconnected() { 0x20 } else { 0x00 }
+    fn peripheral(&self) -> u8 {
+        if self.is_disconnected { 0x20 } else { 0x00 }
     }
 
-    fn standard_inquiry(&self, nexus: NexusId) -> Reply {
+    fn standard_inquiry(&self) -> Reply {
         let mut reply = Reply::new();
-        reply.u8(self.peripheral(nexus));
-        reply.u8(if self.medium.is_removable() { 0x80 } else { 0x00 }); // RMB
+        reply.u8(self.peripheral());
+        reply.u8(if self.shape.removable { 0x80 } else { 0x00 }); // RMB
         reply.u8(0x06); // SPC-4
         reply.u8(0x10 | 0x02); // HISUP; response data format 2
         reply.u8((STANDARD_BYTES - 5) as u8);
@@ -49,6 +66,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             reply.u16(version);
         }
         reply.pad_to(STANDARD_BYTES);
+        assert_eq!(reply.len(), STANDARD_BYTES, "standard INQUIRY data has one length");
         reply
     }
 }

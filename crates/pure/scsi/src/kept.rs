@@ -2,13 +2,10 @@
 //! not done.
 //! `docs/on-disk.md` has the byte map.
 
-use crate::failure::Failure;
+use crate::keeper::{NotUnderstood, Reader};
 use crate::mode::ModeParameters;
-use crate::reservation::{NotKept, State as Reserved, insufficient};
+use crate::reservation::State as Reserved;
 use crate::sanitize::State as Sanitize;
-use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::unit::LogicalUnit;
-use block::BlockDevice;
 
 /// Reservations alone begin with 1; what else there is comes before them, behind this.
 const WITH_SANITIZE: u8 = 2;
@@ -22,11 +19,6 @@ pub struct Kept {
     pub(crate) sanitize: Sanitize,
     pub(crate) mode: ModeParameters,
 }
-
-/// The bytes are not what this program keeps. A unit whose reservations cannot be read must not serve: it would let in
-/// whom others have shut out. Nor must one that was being sanitized.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotUnderstood;
 
 impl Kept {
     /// What is in `kept`; nothing in no bytes.
@@ -49,87 +41,14 @@ impl Kept {
         let reservations = if rest.0.is_empty() { Reserved::default() } else { Reserved::restored(rest.0)? };
         Ok(Self { reservations, sanitize, mode })
     }
-}
 
-fn emit(reservations: &[u8], sanitize: &[u8], mode: &[u8]) -> Vec<u8> {
-    let section = |tag: u8, bytes: &[u8]| if bytes.is_empty() { Vec::new() } else { [&[tag], bytes].concat() };
-    [section(WITH_MODE, mode), section(WITH_SANITIZE, sanitize), reservations.to_vec()].concat()
-}
-
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// The unit is as its keeper has kept it last. Nobody has reached it yet.
-    pub fn restore(&self, kept: Kept) {
-        self.reservations.install(kept.reservations);
-        self.sanitize.install(kept.sanitize);
-        self.mode.set(kept.mode);
-        self.saved_mode.set(kept.mode);
-    }
-
-    /// What is to survive power loss does. The caller has its turn (`TURN`).
-    pub(crate) async fn keep(&self) -> Result<(), NotKept> {
-        self.keep_as(&self.sanitize.state()).await
-    }
-
-    /// As [`LogicalUnit::keep`], with `sanitize` for the state that the unit is in.
-    pub(crate) async fn keep_as(&self, sanitize: &Sanitize) -> Result<(), NotKept> {
-        self.keep_all(&self.reservations.kept(), sanitize, self.saved_mode.get()).await
-    }
-
-    /// As [`LogicalUnit::keep`], with `reservations` for those that hold now.
-    pub(crate) async fn keep_reservations(&self, reservations: Vec<u8>) -> Result<(), NotKept> {
-        self.keep_all(&reservations, &self.sanitize.state(), self.saved_mode.get()).await
-    }
-}
-
-impl<D> LogicalUnit<D> {
-    /// As [`LogicalUnit::keep`], with `mode` for the mode parameters that are saved now.
-    pub(crate) async fn keep_mode(&self, mode: ModeParameters) -> Result<(), NotKept> {
-        self.keep_all(&self.reservations.kept(), &self.sanitize.state(), mode).await
-    }
-
-    async fn keep_all(&self, reservations: &[u8], sanitize: &Sanitize, mode: ModeParameters) -> Result<(), NotKept> {
-        self.reservations.keep(emit(reservations, &sanitize.kept(), &mode.kept())).await
-    }
-}
-
-/// The failure of a command that needed something to be kept.
-pub(crate) fn keeping_failure(why: NotKept) -> Failure {
-    let sense = match why {
-        NotKept::Full => insufficient(),
-        NotKept::Gone => Sense::new(SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE),
-    };
-    sense.into()
-}
-
-/// Bytes that are not read yet.
-pub(crate) struct Reader<'a>(pub &'a [u8]);
-
-impl<'a> Reader<'a> {
-    pub fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], NotUnderstood> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(NotUnderstood)?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], NotUnderstood> {
-        let (head, rest) = self.0.split_at_checked(count).ok_or(NotUnderstood)?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    pub fn u8(&mut self) -> Result<u8, NotUnderstood> {
-        self.array().map(|&[byte]| byte)
-    }
-
-    pub fn u16(&mut self) -> Result<u16, NotUnderstood> {
-        self.array().copied().map(u16::from_le_bytes)
-    }
-
-    pub fn u32(&mut self) -> Result<u32, NotUnderstood> {
-        self.array().copied().map(u32::from_le_bytes)
-    }
-
-    pub fn u64(&mut self) -> Result<u64, NotUnderstood> {
-        self.array().copied().map(u64::from_le_bytes)
+    /// What [`Kept::parse`] reads; no bytes where there is nothing to keep.
+    pub(crate) fn emit(&self) -> Vec<u8> {
+        let section = |tag: u8, bytes: &[u8]| if bytes.is_empty() { Vec::new() } else { [&[tag], bytes].concat() };
+        let (mode, sanitize) = (section(WITH_MODE, &self.mode.kept()), section(WITH_SANITIZE, &self.sanitize.kept()));
+        let kept = [mode, sanitize, self.reservations.kept()].concat();
+        // Bytes that a restart refuses would keep the unit from serving.
+        assert!(Self::parse(&kept).is_ok(), "what is kept is understood");
+        kept
     }
 }

@@ -5,8 +5,7 @@ use crate::failure::Failure;
 use crate::reply::Reply;
 use crate::sense::Sense;
 use crate::threshold::Resources;
-use crate::unit::LogicalUnit;
-use block::{BlockDevice, Rope, Space};
+use block::{Rope, Space};
 use std::cell::Cell;
 
 const SUPPORTED_PAGES: u8 = 0x00;
@@ -104,15 +103,24 @@ fn add(counter: &Cell<u64>, more: u64) {
     counter.set(counter.get().wrapping_add(more));
 }
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn log_sense(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+/// What log pages tell of a unit.
+pub(crate) struct Logged<'a> {
+    pub counters: &'a Counters,
+    pub block_bytes: u32,
+    /// True when the device tells its space.
+    pub tells_space: bool,
+    pub space: Option<Space>,
+}
+
+impl Logged<'_> {
+    pub fn sense(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
         let (control, page) = (cdb.u8_at(2) >> 6, cdb.u8_at(2) & 0x3F);
         let (subpage, pointer) = (cdb.u8_at(3), cdb.u16_at(5));
         // Only cumulative values are kept: there are no thresholds and no defaults.
         if control != 1 {
             return Err(Sense::cdb_bit(2, 7).into());
         }
-        let pages = self.log_pages();
+        let pages = self.pages();
         let mut reply = Reply::new();
         match (page, subpage) {
             (SUPPORTED_PAGES, 0x00) => {
@@ -126,7 +134,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
                 });
             }
             (page, 0) if pages.contains(&page) => {
-                let parameters = self.log_parameters(page);
+                let parameters = self.parameters(page);
                 if parameters.last().is_none_or(|last| last.code < pointer) {
                     return Err(Sense::cdb_byte(5).into());
                 }
@@ -141,19 +149,19 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// The pages that the unit has: one that does not tell its space has none about it.
-    fn log_pages(&self) -> Vec<u8> {
+    fn pages(&self) -> Vec<u8> {
         PAGES.into_iter().filter(|&page| self.tells_space || page != BLOCK_PROVISIONING).collect()
     }
 
-    fn log_parameters(&self, page: u8) -> Vec<Parameter> {
-        let counters = &self.counters;
-        let block_bytes = u64::from(self.device.geometry().block_bytes);
+    fn parameters(&self, page: u8) -> Vec<Parameter> {
+        let counters = self.counters;
+        let block_bytes = u64::from(self.block_bytes);
         // Total bytes processed, total uncorrected errors.
         let errors = |bytes, errors| vec![Parameter::counter(0x0005, bytes), Parameter::counter(0x0006, errors)];
         match page {
             WRITE_ERRORS => errors(counters.bytes_written.get(), counters.write_errors.get()),
             READ_ERRORS => errors(counters.blocks_read.get().wrapping_mul(block_bytes), counters.read_errors.get()),
-            BLOCK_PROVISIONING => self.device.space().map_or_else(Vec::new, resource_parameters),
+            BLOCK_PROVISIONING => self.space.map_or_else(Vec::new, resource_parameters),
             // No scan is active, and none was made: members are scrubbed below, out of sight of SCSI.
             BACKGROUND_SCAN => vec![Parameter::list(0x0000, vec![0; 12])],
             STATISTICS => vec![Parameter::list(0x0001, self.statistics_parameter())],
@@ -165,8 +173,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     /// General access statistics: commands and blocks; times are not kept, and zero.
     fn statistics_parameter(&self) -> Vec<u8> {
-        let counters = &self.counters;
-        let block_bytes = u64::from(self.device.geometry().block_bytes);
+        let counters = self.counters;
+        let block_bytes = u64::from(self.block_bytes);
         let blocks_written = counters.bytes_written.get() / block_bytes;
         let kept = [counters.reads.get(), counters.writes.get(), blocks_written, counters.blocks_read.get()];
         let mut values: Vec<u8> = kept.into_iter().flat_map(u64::to_be_bytes).collect();

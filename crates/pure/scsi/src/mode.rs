@@ -5,14 +5,15 @@ mod saved;
 mod select;
 
 use crate::cdb::Cdb;
-use crate::command::NexusId;
 use crate::failure::Failure;
 use crate::reply::Reply;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
-use crate::unit::{Job, LogicalUnit};
-use block::{BlockDevice, Geometry, Rope};
+use block::{Geometry, Rope};
+pub(crate) use pages::ModeParameters;
 use pages::{ALL_PAGES, ALL_SUBPAGES, Page};
-pub(crate) use pages::{AVAILABLE_DESCRIPTOR_AT, ModeParameters, USED_DESCRIPTOR_AT};
+pub(crate) use select::Selected;
+use std::cell::Cell;
 
 /// WP and DPOFUA in the device-specific parameter.
 const WRITE_PROTECTED: u8 = 0x80;
@@ -47,56 +48,114 @@ impl Header {
     }
 }
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn mode_sense(&self, job: &Job) -> Result<Rope, Failure> {
+/// The mode parameters of a unit: those in force, and those that a reset and a restart bring back.
+#[derive(Debug, Default)]
+pub(crate) struct ModePages {
+    current: Cell<ModeParameters>,
+    saved: Cell<ModeParameters>,
+}
+
+/// What MODE SENSE and MODE SELECT must know of the unit beside its mode parameters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Setting {
+    /// The device tells its space, so there is a page of thresholds.
+    pub tells_space: bool,
+    /// SP of MODE SELECT is known: what hosts set has a place that survives power loss.
+    pub can_save: bool,
+}
+
+impl ModePages {
+    #[inline]
+    pub fn get(&self) -> ModeParameters {
+        self.current.get()
+    }
+
+    pub fn set(&self, parameters: ModeParameters) {
+        self.current.set(parameters);
+    }
+
+    pub fn saved(&self) -> ModeParameters {
+        self.saved.get()
+    }
+
+    pub fn set_saved(&self, parameters: ModeParameters) {
+        assert!(!parameters.write_cache, "WCE is the owner's and is not saved");
+        self.saved.set(parameters);
+    }
+
+    /// `parameters` were kept: they are in force and saved.
+    pub fn restore(&self, parameters: ModeParameters) {
+        assert!(!parameters.write_cache, "WCE is the owner's and is not saved");
+        self.current.set(parameters);
+        self.saved.set(parameters);
+    }
+
+    /// The saved parameters are in force. WCE stays: the owner of the unit decides on it.
+    pub fn reset(&self) {
+        self.current.set(ModeParameters { write_cache: self.current.get().write_cache, ..self.saved.get() });
+    }
+
+    /// WCE is so; true when that is new.
+    pub fn set_write_cache(&self, enabled: bool) -> bool {
+        let before = self.current.get();
+        self.current.set(ModeParameters { write_cache: enabled, ..before });
+        before.write_cache != enabled
+    }
+
+    /// Answers MODE SENSE of a nexus that may not write if `is_read_only`.
+    pub fn sense(&self, job: &Job, setting: Setting, is_read_only: bool) -> Result<Rope, Failure> {
         let (cdb, allocation, geometry) = (job.request.cdb, job.request.need.data_in, job.geometry);
         let header = Header::of(cdb);
-        let can_save = self.can_save_mode();
         let control = match cdb.u8_at(2) >> 6 {
             0 => PageControl::Current,
             1 => PageControl::Changeable,
             2 => PageControl::Default,
-            _ if can_save => PageControl::Saved,
+            _ if setting.can_save => PageControl::Saved,
             _ => return Err(Sense::illegal(AdditionalSense::SAVING_PARAMETERS_NOT_SUPPORTED).into()),
         };
-        let pages = pages_of(cdb, self.tells_space)?;
+        let pages = pages_of(cdb, setting.tells_space)?;
         let descriptor = if cdb.bit(1, 3) {
             Vec::new()
         } else {
             let long = header == Header::Long && cdb.bit(1, 4);
             block_descriptor(geometry, long)
         };
+        let current = self.current.get();
         let parameters = match control {
-            PageControl::Saved => ModeParameters { write_cache: self.mode.get().write_cache, ..self.saved_mode.get() },
-            _ => self.mode.get(),
+            PageControl::Saved => ModeParameters { write_cache: current.write_cache, ..self.saved.get() },
+            _ => current,
         };
         let mut body = Reply::new();
         body.bytes(&descriptor);
         for page in pages {
-            body.bytes(&page.reported(control, parameters, can_save));
+            body.bytes(&page.reported(control, parameters, setting.can_save));
         }
-        let reply = self.with_header(job.nexus, header, &descriptor, &body);
+        let is_protected = is_read_only || current.software_write_protect;
+        let reply = with_header(is_protected, header, &descriptor, &body);
         Ok(reply.cut(allocation))
     }
+}
 
-    fn with_header(&self, nexus: NexusId, header: Header, descriptor: &[u8], body: &Reply) -> Reply {
-        let protected = self.is_read_only(nexus) || self.mode.get().software_write_protect;
-        let specific = DPO_FUA | if protected { WRITE_PROTECTED } else { 0 };
-        let mut reply = Reply::new();
-        match header {
-            Header::Short => {
-                let length = u8::try_from(body.len() + 3).expect("all pages together are short");
-                reply.u8(length).u8(0).u8(specific).u8(descriptor.len() as u8);
-            }
-            Header::Long => {
-                let length = u16::try_from(body.len() + 6).expect("all pages together are short");
-                let long_lba = u8::from(descriptor.len() == LONG_DESCRIPTOR_BYTES);
-                reply.u16(length).u8(0).u8(specific).u8(long_lba).u8(0).u16(descriptor.len() as u16);
-            }
+fn with_header(is_protected: bool, header: Header, descriptor: &[u8], body: &Reply) -> Reply {
+    let specific = DPO_FUA | if is_protected { WRITE_PROTECTED } else { 0 };
+    assert!(
+        header == Header::Long || descriptor.len() <= SHORT_DESCRIPTOR_BYTES,
+        "a long descriptor has a long header"
+    );
+    let mut reply = Reply::new();
+    match header {
+        Header::Short => {
+            let length = u8::try_from(body.len() + 3).expect("all pages together are short");
+            reply.u8(length).u8(0).u8(specific).u8(descriptor.len() as u8);
         }
-        reply.bytes(body.as_bytes());
-        reply
+        Header::Long => {
+            let length = u16::try_from(body.len() + 6).expect("all pages together are short");
+            let long_lba = u8::from(descriptor.len() == LONG_DESCRIPTOR_BYTES);
+            reply.u16(length).u8(0).u8(specific).u8(long_lba).u8(0).u16(descriptor.len() as u16);
+        }
     }
+    reply.bytes(body.as_bytes());
+    reply
 }
 
 /// The pages that MODE SENSE asks for.

@@ -2,8 +2,9 @@
 //! what a command moves, and REPORT SUPPORTED OPERATION CODES.
 
 use crate::cdb::{CDB_BYTES_MAX, Cdb};
-use crate::reservation::Access;
+use crate::conflict::Access;
 use crate::sense::{AdditionalSense, Sense};
+use std::fmt;
 
 /// What an operation does; the lengths of a CDB are variants of one verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,6 +262,7 @@ const fn row(
     used: &'static [u8],
     ignored: &'static [(usize, u8)],
 ) -> Operation {
+    assert!(matches!(used.len(), 6 | 10 | 12 | 16), "a CDB has the length of its group");
     let mut usage = [0; CDB_BYTES_MAX];
     let mut free = [0; CDB_BYTES_MAX];
     let mut byte = 0;
@@ -281,6 +283,7 @@ const fn row(
     }
     let mut at = 0;
     while at < ignored.len() {
+        assert!(usage[ignored[at].0] & ignored[at].1 == 0, "a bit is looked at or ignored");
         free[ignored[at].0] |= ignored[at].1;
         at += 1;
     }
@@ -291,6 +294,7 @@ const fn row(
 static FIRST_ROW: [u8; 256] = {
     let mut rows = [0xFF; 256];
     let mut at = OPERATIONS.len();
+    assert!(OPERATIONS.len() < 0xFF, "255 stands for no row");
     while at > 0 {
         at -= 1;
         rows[OPERATIONS[at].usage[0] as usize] = at as u8;
@@ -405,6 +409,21 @@ impl Operation {
 
     fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+}
+
+impl Cdb {
+    /// What the standards call the operation, or "unknown operation".
+    #[must_use]
+    pub fn operation_name(self) -> &'static str {
+        Operation::find(self, Offered::ALL).map_or("unknown operation", |operation| operation.name)
+    }
+}
+
+impl fmt::Debug for Cdb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.operation_name())?;
+        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 

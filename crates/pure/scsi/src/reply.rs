@@ -45,15 +45,15 @@ impl Reply {
 
     /// Zeros up to a length of `len` bytes.
     pub fn pad_to(&mut self, len: usize) -> &mut Self {
-        if self.0.len() < len {
-            self.0.resize(len, 0);
-        }
+        assert!(self.0.len() <= len, "what was written ends before the next field begins");
+        self.0.resize(len, 0);
         self
     }
 
     /// Writes at `at` how many bytes follow the two there.
     pub fn set_length16(&mut self, at: usize) -> &mut Self {
-        let follow = self.0.len().saturating_sub(at + 2);
+        assert!(self.0.len() >= at + 2, "a length stands in what was written");
+        let follow = self.0.len() - at - 2;
         let length = u16::try_from(follow).expect("an answer of our own making is short");
         self.0[at..at + 2].copy_from_slice(&length.to_be_bytes());
         self

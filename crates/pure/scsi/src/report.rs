@@ -5,54 +5,50 @@ use crate::failure::Failure;
 use crate::operation::{OPERATIONS, Offered, Operation};
 use crate::reply::Reply;
 use crate::sense::Sense;
-use crate::unit::LogicalUnit;
-use block::{BlockDevice, Rope};
+use block::Rope;
 
 const TIMEOUTS_BYTES: u16 = 10;
 /// SUPPORT: the command is not supported, or as the standard says.
 const NOT_SUPPORTED: u8 = 1;
 const SUPPORTED: u8 = 3;
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn report_operations(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
-        let offered = self.shape().offered();
-        let timeouts = cdb.bit(2, 7);
-        let (code, action) = (cdb.u8_at(3), cdb.u16_at(4));
-        let mut rows = Operation::of_code(code, offered).peekable();
-        let first = rows.peek().copied();
-        let with_actions = first.is_some_and(|row| row.action().is_some());
-        let of_action = |row: &&Operation| row.action().is_none_or(|own| u16::from(own) == action);
-        let reply = match cdb.u8_at(2) & 0x07 {
-            0 => all_operations(offered, timeouts),
-            // By operation code alone: not for one that has service actions.
-            1 if with_actions => return Err(Sense::cdb_bit(2, 2).into()),
-            1 => one_operation(first, offered, timeouts),
-            // By service action: not for a code that has none.
-            2 if first.is_some() && !with_actions => return Err(Sense::cdb_bit(2, 2).into()),
-            2 => one_operation(rows.find(of_action), offered, timeouts),
-            // Whichever it has; without service actions only action 0 is meant.
-            3 if !with_actions => one_operation(first.filter(|_| action == 0), offered, timeouts),
-            3 => one_operation(rows.find(of_action), offered, timeouts),
-            _ => return Err(Sense::cdb_bit(2, 2).into()),
-        };
-        Ok(reply.cut(allocation))
-    }
+pub(crate) fn report_operations(offered: Offered, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+    let timeouts = cdb.bit(2, 7);
+    let (code, action) = (cdb.u8_at(3), cdb.u16_at(4));
+    let mut rows = Operation::of_code(code, offered).peekable();
+    let first = rows.peek().copied();
+    let with_actions = first.is_some_and(|row| row.action().is_some());
+    let of_action = |row: &&Operation| row.action().is_none_or(|own| u16::from(own) == action);
+    let reply = match cdb.u8_at(2) & 0x07 {
+        0 => all_operations(offered, timeouts),
+        // By operation code alone: not for one that has service actions.
+        1 if with_actions => return Err(Sense::cdb_bit(2, 2).into()),
+        1 => one_operation(first, offered, timeouts),
+        // By service action: not for a code that has none.
+        2 if first.is_some() && !with_actions => return Err(Sense::cdb_bit(2, 2).into()),
+        2 => one_operation(rows.find(of_action), offered, timeouts),
+        // Whichever it has; without service actions only action 0 is meant.
+        3 if !with_actions => one_operation(first.filter(|_| action == 0), offered, timeouts),
+        3 => one_operation(rows.find(of_action), offered, timeouts),
+        _ => return Err(Sense::cdb_bit(2, 2).into()),
+    };
+    Ok(reply.cut(allocation))
+}
 
-    pub(crate) fn report_task_management(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
-        if allocation < 4 {
-            return Err(Sense::cdb_byte(6).into());
-        }
-        let mut reply = Reply::new();
-        // ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
-        reply.u8(0x80 | 0x40 | 0x10 | 0x08 | 0x02);
-        if cdb.bit(2, 7) {
-            // The extended form has time-outs behind; there is no advice in them.
-            reply.bytes(&[0, 0, 12]).pad_to(16);
-        } else {
-            reply.pad_to(4);
-        }
-        Ok(reply.cut(allocation))
+pub(crate) fn report_task_management(cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+    if allocation < 4 {
+        return Err(Sense::cdb_byte(6).into());
     }
+    let mut reply = Reply::new();
+    // ABORT TASK, ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET, TARGET RESET.
+    reply.u8(0x80 | 0x40 | 0x10 | 0x08 | 0x02);
+    if cdb.bit(2, 7) {
+        // The extended form has time-outs behind; there is no advice in them.
+        reply.bytes(&[0, 0, 12]).pad_to(16);
+    } else {
+        reply.pad_to(4);
+    }
+    Ok(reply.cut(allocation))
 }
 
 fn all_operations(offered: Offered, timeouts: bool) -> Reply {

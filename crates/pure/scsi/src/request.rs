@@ -1,95 +1,13 @@
-//! A CDB that was understood and found possible: its operation, its blocks, what it moves.
-#![warn(clippy::arithmetic_side_effects)]
+//! A command that was judged and found possible: its operation and its blocks, and the data that came with it.
+//!
+//! Plain data: `judge.rs` makes a [`Request`] of a CDB, and the module of each operation carries out a [`Job`].
 
-use crate::alua;
 use crate::cdb::Cdb;
-use crate::command::DataNeed;
-use crate::copy;
-use crate::diagnostic::check_self_test;
-use crate::operation::{Data, EJECT_BITS, Offered, Operation, Verb};
-use crate::reservation::check_list_length;
-use crate::sanitize;
-use crate::sense::{AdditionalSense, Sense, SenseKey};
-use block::Extent;
-
-/// The most blocks that one COMPARE AND WRITE can name.
-pub(crate) const COMPARE_BLOCKS_MAX: u32 = 255;
-/// The most blocks that one WRITE SAME may name: what its short form can also say. A longer one would
-/// hold up its task set; and from 65,536 on, libiscsi's suite expects as long a WRITE to be taken.
-pub(crate) const WRITE_SAME_BLOCKS_MAX: u64 = 65_535;
-
-/// What a CDB is judged against. A copy may be kept where the unit itself is not at hand: one that is
-/// out of date costs the initiator a retry, never data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// Bytes of one logical block.
-    pub block_bytes: u32,
-    /// How many logical blocks the unit has.
-    pub blocks: u64,
-    /// The longest transfer of one command, in bytes.
-    pub transfer_bytes_max: u32,
-    /// True when UNMAP is offered.
-    pub unmap: bool,
-    /// The most blocks of WRITE ATOMIC; it is not offered where there are none.
-    pub atomic_blocks_max: u32,
-    /// True when the unit can be sanitized.
-    pub sanitize: bool,
-    /// True when what is written to the unit is encrypted, and its key can be lost.
-    pub key: bool,
-    /// True when the medium can be ejected.
-    pub removable: bool,
-    /// True when the unit never takes writes.
-    pub read_only: bool,
-}
-
-impl Shape {
-    /// The most blocks that one command may move.
-    pub(crate) fn transfer_blocks_max(&self) -> u64 {
-        u64::from(self.transfer_bytes_max).checked_div(u64::from(self.block_bytes)).unwrap_or(0)
-    }
-
-    /// What of the table of operations there is.
-    pub(crate) fn offered(&self) -> Offered {
-        Offered {
-            unmap: self.unmap,
-            atomic: self.atomic_blocks_max > 0,
-            sanitize: self.sanitize,
-            key: self.key,
-            removable: self.removable,
-        }
-    }
-
-    /// The most blocks that one COMPARE AND WRITE may name: its data holds each of them twice.
-    pub(crate) fn compare_blocks_max(&self) -> u32 {
-        let fit = u32::try_from(self.transfer_blocks_max() / 2).unwrap_or(u32::MAX);
-        COMPARE_BLOCKS_MAX.min(fit)
-    }
-}
-
-/// Says what a command is about to move, from its CDB alone.
-///
-/// *Errors*: the sense of a command that cannot be done. Its data need not be waited for: it is
-/// executed without data, and answered with this sense or with what ranks before it (a unit attention).
-pub fn judge(cdb: Cdb, shape: &Shape) -> Result<DataNeed, Sense> {
-    let operation = Operation::find(cdb, shape.offered())?;
-    if operation.writes() && shape.read_only {
-        return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
-    }
-    Request::parse(operation, cdb, shape).map(|request| request.need)
-}
-
-/// The most data that a command takes whatever its unit is like, but for the size of its blocks: what an initiator has beyond
-/// that need not be asked for. For who has not the [`Shape`] at hand.
-#[must_use]
-pub fn data_out_bytes_max(cdb: Cdb, block_bytes: u32) -> u64 {
-    let Ok(operation) = Operation::find(cdb, Offered::ALL) else { return 0 };
-    if !operation.data.goes_out() {
-        return 0;
-    }
-    let (_, blocks, _) = address_of(operation, cdb);
-    let request = Request { operation, cdb, extent: Extent::new(0, blocks), need: DataNeed::default() };
-    request.need(block_bytes).data_out
-}
+use crate::command::{DataNeed, NexusId, Status, TaskTag};
+use crate::failure::Failure;
+use crate::operation::{Operation, Verb};
+use crate::sense::{AdditionalSense, Sense};
+use block::{Extent, Geometry, View};
 
 /// One command, understood.
 #[derive(Clone, Copy, Debug)]
@@ -102,57 +20,14 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Reads the CDB of `operation`.
-    ///
-    /// *Errors*: 24/00 with a field pointer; 21/00 for blocks that the unit does not have.
-    #[inline]
-    pub fn parse(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
-        operation.check_reserved(cdb)?;
-        match operation.verb {
-            Verb::Read | Verb::Write => Self::transfer(operation, cdb, shape),
-            _ => Self::parse_other(operation, cdb, shape),
-        }
-    }
-
-    fn parse_other(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
-        let extent = match operation.verb {
-            Verb::WriteAtomic
-            | Verb::WriteAndVerify
-            | Verb::Verify
-            | Verb::OrWrite
-            | Verb::CompareAndWrite
-            | Verb::PreFetch
-            | Verb::SynchronizeCache
-            | Verb::WriteSame => extent_of(operation, cdb, shape)?,
-            Verb::GetLbaStatus => blocks_from(cdb.u64_at(2), shape)?,
-            _ => Extent::default(),
-        };
-        let mut request = Self { operation, cdb, extent, need: DataNeed::default() };
-        request.check_fields(shape)?;
-        request.need = request.need(shape.block_bytes);
-        Ok(request)
-    }
-
-    /// A READ or WRITE: it moves the blocks that it names, and has no other field.
-    #[inline]
-    fn transfer(operation: &'static Operation, cdb: Cdb, shape: &Shape) -> Result<Self, Sense> {
-        let (lba, blocks, blocks_at) = address_of(operation, cdb);
-        let extent = Extent::checked(lba, blocks).filter(|extent| extent.end().0 <= shape.blocks);
-        let extent = extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))?;
-        if blocks > shape.transfer_blocks_max() {
-            return Err(Sense::cdb_byte(blocks_at));
-        }
-        let bytes = extent.len.bytes(shape.block_bytes);
-        let need = match operation.verb {
-            Verb::Read => DataNeed { data_out: 0, data_in: bytes },
-            _ => DataNeed { data_out: bytes, data_in: 0 },
-        };
-        Ok(Self { operation, cdb, extent, need })
-    }
-
     /// BYTCHK of VERIFY and WRITE AND VERIFY.
     pub fn byte_check(&self) -> u8 {
         (self.cdb.u8_at(1) >> 1) & 0x03
+    }
+
+    /// FUA of a WRITE. It is in the second byte of every one but WRITE (6), whose second byte is of its address.
+    pub fn is_forced(&self) -> bool {
+        self.cdb.operation_code() >= 0x20 && self.cdb.bit(1, 3)
     }
 
     /// UNMAP of WRITE SAME.
@@ -164,116 +39,53 @@ impl Request {
     pub fn has_no_data_out(&self) -> bool {
         self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 0)
     }
+}
 
-    fn check_fields(&self, shape: &Shape) -> Result<(), Sense> {
-        match self.operation.verb {
-            Verb::Verify if self.byte_check() == 2 => Err(Sense::cdb_bit(1, 2)),
-            Verb::WriteAndVerify if self.byte_check() > 1 => Err(Sense::cdb_bit(1, 2)),
-            Verb::PersistentReserveOut => check_list_length(self.cdb),
-            Verb::ExtendedCopy => copy::check_list_length(self.cdb),
-            Verb::PopulateToken | Verb::WriteUsingToken => copy::check_ranges_length(self.cdb),
-            Verb::Sanitize => sanitize::check_list_length(self.cdb, shape.block_bytes),
-            Verb::SendDiagnostic => check_self_test(self.cdb),
-            Verb::StartStopUnit if !shape.removable => check_no_eject(self.cdb),
-            Verb::SetTargetPortGroups => alua::check_list_length(self.cdb),
-            // Only a write without boundaries is whole.
-            Verb::WriteAtomic if self.cdb.u16_at(10) != 0 => Err(Sense::cdb_byte(10)),
-            Verb::WriteSame if self.unmaps() && !shape.unmap => Err(Sense::cdb_bit(1, 3)),
-            _ => Ok(()),
+/// A command that is neither READ nor WRITE, on its way.
+pub(crate) struct Job {
+    pub nexus: NexusId,
+    pub tag: TaskTag,
+    pub request: Request,
+    pub data_out: View,
+    pub data_out_expected: u64,
+    pub geometry: Geometry,
+}
+
+/// The data that came with a command which needs `need` bytes: as much of it as the initiator has.
+///
+/// *Errors*: BUSY when data that the initiator has was not brought along (it was judged against an
+/// older shape of the unit): nothing is done, and the initiator asks again.
+pub(crate) fn data_of(data_out: View, expected: u64, need: u64) -> Result<View, Failure> {
+    let given = usize::try_from(need.min(expected)).map_err(|_| Status::Busy)?;
+    if data_out.len() < given {
+        return Err(Status::Busy.into());
+    }
+    Ok(if data_out.len() == given { data_out } else { data_out.slice(..given) })
+}
+
+/// The blocks that came: all of them, or the first when the initiator has fewer than it names.
+///
+/// *Errors*: 0E/03 when what it has is no whole number of blocks; nothing is written then.
+pub(crate) fn blocks_of(data_out: View, expected: u64, need: u64, geometry: Geometry) -> Result<View, Failure> {
+    let data = data_of(data_out, expected, need)?;
+    if data.len().is_multiple_of(geometry.block_bytes as usize) {
+        Ok(data)
+    } else {
+        Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into())
+    }
+}
+
+impl Job {
+    /// The whole parameter list or data, exactly as long as the CDB says.
+    ///
+    /// *Errors*: 0E/03 when the initiator has less.
+    pub fn whole_data(&self) -> Result<View, Failure> {
+        let need = self.request.need.data_out;
+        if self.data_out_expected < need {
+            return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
         }
-    }
-
-    // Every command is judged: the one that asks without a unit must not cost the others a call.
-    #[inline(always)]
-    fn need(&self, block_bytes: u32) -> DataNeed {
-        let (one, all) = (u64::from(block_bytes), self.extent.len.bytes(block_bytes));
-        let (data_in, data_out) = match self.operation.data {
-            Data::None => (0, 0),
-            Data::Answer { at, bytes } => (number_at(self.cdb, at, bytes), 0),
-            Data::FixedAnswer(bytes) => (u64::from(bytes), 0),
-            Data::List { at, bytes } => (0, number_at(self.cdb, at, bytes)),
-            Data::BlocksIn => (all, 0),
-            Data::BlocksOut => (0, all),
-            Data::BlocksTwice => (0, all.saturating_mul(2)),
-            Data::ByteCheck => match self.byte_check() {
-                1 => (0, all),
-                3 if !self.extent.is_empty() => (0, one),
-                _ => (0, 0),
-            },
-            Data::OneBlock if self.has_no_data_out() => (0, 0),
-            Data::OneBlock => (0, one),
-        };
-        DataNeed { data_out, data_in }
+        let data = data_of(self.data_out.clone(), self.data_out_expected, need)?;
+        assert_eq!(data.len() as u64, need, "whole data is as long as the CDB says");
+        Ok(data)
     }
 }
-
-/// Refuses what only a unit with a removable medium understands of START STOP UNIT.
-fn check_no_eject(cdb: Cdb) -> Result<(), Sense> {
-    match cdb.u8_at(4) & EJECT_BITS {
-        0 => Ok(()),
-        // The highest bit of those that are set; of eight, so it fits.
-        bits => Err(Sense::cdb_bit(4, bits.ilog2() as u8)),
-    }
-}
-
-fn number_at(cdb: Cdb, at: u32, bytes: u32) -> u64 {
-    match bytes {
-        1 => u64::from(cdb.u8_at(at)),
-        2 => u64::from(cdb.u16_at(at)),
-        _ => u64::from(cdb.u32_at(at)),
-    }
-}
-
-/// Reads the blocks that a media CDB names, and admits only what the unit has and one command may name.
-fn extent_of(operation: &Operation, cdb: Cdb, shape: &Shape) -> Result<Extent, Sense> {
-    let (lba, blocks, blocks_at) = address_of(operation, cdb);
-    let out_of_range = Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE);
-    // A command for no blocks may stand at the very end, not behind it.
-    let behind = shape.blocks.checked_sub(lba).ok_or(out_of_range)?;
-    if blocks > behind {
-        return Err(out_of_range);
-    }
-    let (blocks, blocks_max) = match operation.verb {
-        // WSNZ: no count does not mean all blocks to the end.
-        Verb::WriteSame if blocks == 0 => return Err(Sense::cdb_byte(blocks_at)),
-        Verb::WriteSame => (blocks, WRITE_SAME_BLOCKS_MAX),
-        Verb::SynchronizeCache if blocks == 0 => (behind, u64::MAX),
-        Verb::SynchronizeCache | Verb::PreFetch => (blocks, u64::MAX),
-        Verb::CompareAndWrite => (blocks, u64::from(shape.compare_blocks_max())),
-        Verb::WriteAtomic => (blocks, u64::from(shape.atomic_blocks_max)),
-        _ => (blocks, shape.transfer_blocks_max()),
-    };
-    if blocks > blocks_max {
-        return Err(Sense::cdb_byte(blocks_at));
-    }
-    Extent::checked(lba, blocks).ok_or(out_of_range)
-}
-
-/// All blocks from `lba` on, of which there is at least one.
-fn blocks_from(lba: u64, shape: &Shape) -> Result<Extent, Sense> {
-    let blocks = shape.blocks.checked_sub(lba).filter(|&blocks| blocks > 0);
-    let extent = blocks.and_then(|blocks| Extent::checked(lba, blocks));
-    extent.ok_or(Sense::illegal(AdditionalSense::LBA_OUT_OF_RANGE))
-}
-
-/// The first block, the number of blocks, and the byte where that number begins.
-fn address_of(operation: &Operation, cdb: Cdb) -> (u64, u64, u16) {
-    match operation.cdb_bytes {
-        6 => {
-            // A length of zero means 256 blocks here, and nowhere else.
-            let blocks = match cdb.u8_at(4) {
-                0 => 256,
-                blocks => u64::from(blocks),
-            };
-            (u64::from(cdb.u24_at(1) & 0x1F_FFFF), blocks, 4)
-        }
-        10 => (u64::from(cdb.u32_at(2)), u64::from(cdb.u16_at(7)), 7),
-        12 => (u64::from(cdb.u32_at(2)), u64::from(cdb.u32_at(6)), 6),
-        _ if operation.verb == Verb::WriteAtomic => (cdb.u64_at(2), u64::from(cdb.u16_at(12)), 12),
-        _ if operation.verb == Verb::CompareAndWrite => (cdb.u64_at(2), u64::from(cdb.u8_at(13)), 13),
-        _ => (cdb.u64_at(2), u64::from(cdb.u32_at(10)), 10),
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -11,21 +11,19 @@ pub(crate) use order::{Method, Sanitizing};
 
 use crate::command::Status;
 use crate::failure::Failure;
-use crate::kept::keeping_failure;
+use crate::keeper::{NotKept, keeping_failure};
+use crate::medium::Medium;
 use crate::operation::Operation;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::Ticket;
-use crate::unit::{Job, LogicalUnit};
-use block::{BlockDevice, Extent, IoError, Rope};
+use crate::task_set::{EVERYTHING, Ticket};
+use block::{BlockDevice, Blocks, IoError, Rope};
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
-
-/// Every block, and every place where tasks wait for their turn.
-pub(crate) const EVERYTHING: Extent = Extent { start: block::Lba(0), len: block::Blocks(u64::MAX) };
 
 const EXIT_FAILURE_MODE: u8 = 0x1F;
 
@@ -45,7 +43,7 @@ pub trait Sanitizer {
     /// *Durability*: when it is ready.
     fn replace_key(&self) -> Replacing<'_>;
 
-    /// [`LogicalUnit::carry_out_sanitize`] is run from now on, whatever becomes of who asked for it.
+    /// [`LogicalUnit::carry_out_sanitize`](crate::LogicalUnit::carry_out_sanitize) is run from now on, whatever becomes of who asked for it.
     fn begin(&self);
 }
 
@@ -91,6 +89,11 @@ impl fmt::Debug for Sanitize {
 }
 
 impl Sanitize {
+    /// A unit that `sanitizer` has sanitized.
+    pub fn by(sanitizer: Rc<dyn Sanitizer>) -> Self {
+        Self { sanitizer: Some(sanitizer), ..Self::default() }
+    }
+
     pub fn is_offered(&self) -> bool {
         self.sanitizer.is_some()
     }
@@ -125,7 +128,7 @@ impl Sanitize {
         self.stopping.get()
     }
 
-    async fn stop(&self) {
+    pub async fn stop(&self) {
         self.stopping.set(true);
         poll_fn(|cx| {
             if !self.at_work.get() {
@@ -139,10 +142,100 @@ impl Sanitize {
 
     /// What runs is so far.
     fn advance(&self, order: &Sanitizing) {
+        assert!(self.is_running(), "what runs runs until its work ends");
         self.state.replace(State::Running(order.clone()));
     }
 
-    fn is_running(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
+        matches!(*self.state.borrow(), State::Failed { .. })
+    }
+
+    /// Why a unit of so many `blocks` does not serve, if it is being sanitized or that has failed.
+    pub fn sense(&self, blocks: impl FnOnce() -> Blocks) -> Option<Sense> {
+        if !self.restricts.get() {
+            return None;
+        }
+        match &*self.state.borrow() {
+            State::Idle => None,
+            State::Running(running) => {
+                let sense = Sense::new(SenseKey::NotReady, AdditionalSense::SANITIZE_IN_PROGRESS);
+                Some(Sense { progress: Some(running.progress(blocks())), ..sense })
+            }
+            State::Failed { .. } => Some(failed()),
+        }
+    }
+
+    /// Refuses what is not served while the unit is being sanitized, or when that has failed.
+    ///
+    /// *Errors*: 2/04/1B with the progress; 3/31/03.
+    #[inline]
+    pub fn check(&self, operation: &Operation, blocks: impl FnOnce() -> Blocks) -> Result<(), Sense> {
+        if self.restricts.get() { self.check_served(operation, blocks) } else { Ok(()) }
+    }
+
+    fn check_served(&self, operation: &Operation, blocks: impl FnOnce() -> Blocks) -> Result<(), Sense> {
+        let Some(sense) = self.sense(blocks) else { return Ok(()) };
+        let retries = operation.is_sanitize() && !self.is_running();
+        if retries || operation.is_served_meanwhile() { Ok(()) } else { Err(sense) }
+    }
+
+    /// Carries out the command SANITIZE up to its status. `keep` has what is to survive power loss survive.
+    pub async fn order<D: BlockDevice>(
+        &self,
+        job: &Job,
+        ticket: &Ticket<'_>,
+        medium: &Medium<D>,
+        keep: impl AsyncFnOnce() -> Result<(), NotKept>,
+    ) -> Result<Rope, Failure> {
+        let cdb = job.request.cdb;
+        let (action, immediate, exits) = (cdb.u8_at(1) & 0x1F, cdb.bit(1, 7), cdb.bit(1, 5));
+        let is_restricted = self.state() == State::Failed { exits: false };
+        if action == EXIT_FAILURE_MODE {
+            // Only another one that succeeds ends what was begun in the restricted completion mode.
+            return if is_restricted { Err(Sense::cdb_bit(1, 4).into()) } else { self.exit_failure_mode(keep).await };
+        }
+        let method = Method::parse(action, &job.whole_data()?, job.geometry.block_bytes)?;
+        if is_restricted && exits {
+            return Err(Sense::cdb_bit(1, 5).into());
+        }
+        check_space_for(&method, medium)?;
+        let sanitizer = self.sanitizer.as_ref().ok_or(Status::Busy)?;
+        if !sanitizer.admits() {
+            return Err(Sense::illegal(AdditionalSense::COMMAND_SEQUENCE_ERROR).into());
+        }
+        medium.tokens().cancel(EVERYTHING);
+        assert!(!self.is_running(), "a second order is refused while one runs");
+        self.install_kept(State::Running(Sanitizing::new(method, exits)), keep).await?;
+        // Others need not wait for the end to hear that there is something to wait for.
+        ticket.stand_aside();
+        sanitizer.begin();
+        if immediate {
+            return Ok(Rope::new());
+        }
+        self.ended(ticket).await;
+        if self.has_failed() { Err(failed().into()) } else { Ok(Rope::new()) }
+    }
+
+    /// What has failed counts as done, though the unit may hold what it held.
+    async fn exit_failure_mode(&self, keep: impl AsyncFnOnce() -> Result<(), NotKept>) -> Result<Rope, Failure> {
+        if self.state() != State::Idle {
+            self.install_kept(State::Idle, keep).await?;
+        }
+        Ok(Rope::new())
+    }
+
+    /// The state is another and survives power loss, or is the one before.
+    async fn install_kept(&self, state: State, keep: impl AsyncFnOnce() -> Result<(), NotKept>) -> Result<(), Failure> {
+        let before = self.state();
+        self.install(state);
+        let kept = keep().await;
+        kept.map_err(|why| {
+            self.install(before);
+            keeping_failure(why)
+        })
+    }
+
+    pub fn is_running(&self) -> bool {
         matches!(*self.state.borrow(), State::Running(_))
     }
 
@@ -159,117 +252,13 @@ impl Sanitize {
     }
 }
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// The unit, which `sanitizer` has sanitized; without one SANITIZE is not known.
-    #[must_use]
-    pub fn with_sanitizer(self, sanitizer: Rc<dyn Sanitizer>) -> Self {
-        let sanitize = Sanitize { sanitizer: Some(sanitizer), ..self.sanitize };
-        Self { sanitize, ..self }
+/// Refuses a pattern that fills blocks which have no place and would get none.
+fn check_space_for<D: BlockDevice>(method: &Method, medium: &Medium<D>) -> Result<(), Sense> {
+    let Some(space) = medium.space().filter(|_| !erase::keeps_holes(method, medium)) else { return Ok(()) };
+    if space.mapped_bytes.saturating_add(space.free_bytes) < medium.geometry().bytes() {
+        return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED));
     }
-
-    /// True while the unit is to be sanitized: someone runs [`LogicalUnit::carry_out_sanitize`].
-    pub fn is_being_sanitized(&self) -> bool {
-        self.sanitize.is_running()
-    }
-
-    /// How much of a SANITIZE that is under way is done, in 65,536ths.
-    pub fn sanitize_progress(&self) -> Option<u16> {
-        self.sanitize_sense().and_then(|sense| sense.progress)
-    }
-
-    /// True when the unit was to be sanitized last, and that has failed.
-    pub fn has_failed_to_be_sanitized(&self) -> bool {
-        matches!(self.sanitize.state(), State::Failed { .. })
-    }
-
-    /// Why the unit does not serve, if it is being sanitized or that has failed.
-    pub(crate) fn sanitize_sense(&self) -> Option<Sense> {
-        if !self.sanitize.restricts.get() {
-            return None;
-        }
-        match &*self.sanitize.state.borrow() {
-            State::Idle => None,
-            State::Running(running) => {
-                let blocks = self.device.geometry().blocks;
-                let sense = Sense::new(SenseKey::NotReady, AdditionalSense::SANITIZE_IN_PROGRESS);
-                Some(Sense { progress: Some(running.progress(blocks)), ..sense })
-            }
-            State::Failed { .. } => Some(failed()),
-        }
-    }
-
-    /// Refuses what is not served while the unit is being sanitized, or when that has failed.
-    ///
-    /// *Errors*: 2/04/1B with the progress; 3/31/03.
-    #[inline]
-    pub(crate) fn check_sanitize(&self, operation: &Operation) -> Result<(), Sense> {
-        if self.sanitize.restricts.get() { self.check_served(operation) } else { Ok(()) }
-    }
-
-    fn check_served(&self, operation: &Operation) -> Result<(), Sense> {
-        let Some(sense) = self.sanitize_sense() else { return Ok(()) };
-        let retries = operation.is_sanitize() && !self.sanitize.is_running();
-        if retries || operation.is_served_meanwhile() { Ok(()) } else { Err(sense) }
-    }
-
-    pub(crate) async fn sanitize(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
-        let cdb = job.request.cdb;
-        let (action, immediate, exits) = (cdb.u8_at(1) & 0x1F, cdb.bit(1, 7), cdb.bit(1, 5));
-        let is_restricted = self.sanitize.state() == State::Failed { exits: false };
-        if action == EXIT_FAILURE_MODE {
-            // Only another one that succeeds ends what was begun in the restricted completion mode.
-            return if is_restricted { Err(Sense::cdb_bit(1, 4).into()) } else { self.exit_failure_mode().await };
-        }
-        let method = Method::parse(action, &job.whole_data()?, job.geometry.block_bytes)?;
-        if is_restricted && exits {
-            return Err(Sense::cdb_bit(1, 5).into());
-        }
-        self.check_space_for(&method)?;
-        let sanitizer = self.sanitize.sanitizer.as_ref().ok_or(Status::Busy)?;
-        if !sanitizer.admits() {
-            return Err(Sense::illegal(AdditionalSense::COMMAND_SEQUENCE_ERROR).into());
-        }
-        self.tokens.cancel(EVERYTHING);
-        let before = self.sanitize.state();
-        self.sanitize.install(State::Running(Sanitizing::new(method, exits)));
-        if let Err(why) = self.keep().await {
-            self.sanitize.install(before);
-            return Err(keeping_failure(why));
-        }
-        // Others need not wait for the end to hear that there is something to wait for.
-        ticket.stand_aside();
-        sanitizer.begin();
-        if immediate {
-            return Ok(Rope::new());
-        }
-        self.sanitize.ended(ticket).await;
-        match self.sanitize.state() {
-            State::Failed { .. } => Err(failed().into()),
-            State::Idle | State::Running(_) => Ok(Rope::new()),
-        }
-    }
-
-    /// What has failed counts as done, though the unit may hold what it held.
-    async fn exit_failure_mode(&self) -> Result<Rope, Failure> {
-        let before = self.sanitize.state();
-        if before != State::Idle {
-            self.sanitize.install(State::Idle);
-            if let Err(why) = self.keep().await {
-                self.sanitize.install(before);
-                return Err(keeping_failure(why));
-            }
-        }
-        Ok(Rope::new())
-    }
-
-    /// Refuses a pattern that fills blocks which have no place and would get none.
-    fn check_space_for(&self, method: &Method) -> Result<(), Sense> {
-        let Some(space) = self.device.space().filter(|_| !self.keeps_holes(method)) else { return Ok(()) };
-        if space.mapped_bytes.saturating_add(space.free_bytes) < self.device.geometry().bytes() {
-            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED));
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn failed() -> Sense {

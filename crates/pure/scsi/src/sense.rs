@@ -128,6 +128,7 @@ impl Sense {
 
     /// 24/00, pointing at the field that begins at `bit` of `byte`.
     pub(crate) const fn cdb_bit(byte: u16, bit: u8) -> Self {
+        assert!(bit < 8, "a byte has eight bits");
         let mut sense = Self::illegal(AdditionalSense::INVALID_FIELD_IN_CDB);
         sense.field = Some(FieldPointer { in_cdb: true, byte, bit: Some(bit) });
         sense
@@ -185,12 +186,14 @@ impl Sense {
             bytes.extend_from_slice(&self.key_specific());
             bytes.push(0);
         }
+        assert!(bytes.len() <= 252, "descriptors are few (SPC-4: at most 252 bytes)");
         bytes[7] = (bytes.len() - 8) as u8;
         bytes
     }
 
     /// SENSE KEY SPECIFIC: a field pointer, or a progress indication.
     fn key_specific(&self) -> [u8; 3] {
+        assert!(self.field.is_none() || self.progress.is_none(), "a sense key has one meaning of its specific bytes");
         if let Some(progress) = self.progress {
             let [high, low] = progress.to_be_bytes();
             return [0x80, high, low];

@@ -8,10 +8,17 @@
 use crate::command::{NexusId, Status, TaskAttribute, TaskTag};
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use block::Extent;
+use block::{Blocks, Extent, Lba};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
+
+/// Every block, and every place where tasks wait for their turn.
+pub(crate) const EVERYTHING: Extent = Extent { start: Lba(0), len: Blocks(u64::MAX) };
+/// No block, and the place where changes of what survives power loss wait for each other: reservations, saved mode parameters.
+pub(crate) const TURN: Extent = Extent { start: Lba(u64::MAX - 1), len: Blocks(1) };
+/// No block, and the place where changes of access through target port groups wait for each other.
+pub(crate) const ACCESS_TURN: Extent = Extent { start: Lba(u64::MAX - 2), len: Blocks(1) };
 
 /// The tasks of one logical unit.
 #[derive(Debug)]
@@ -129,6 +136,7 @@ impl TaskSet {
         let arrival = tasks.arrivals;
         tasks.arrivals += 1;
         let restrains = claim.restrains();
+        assert!(!(claim.is_part && restrains), "a part of a copy holds no other task back");
         let mut task = Task { claim, arrival, begun: true, aborted: None, waker: None };
         if restrains || tasks.restraining > 0 {
             task.begun = !Restraints::of(&tasks).hold(&task, &tasks);
@@ -136,6 +144,19 @@ impl TaskSet {
         tasks.restraining += usize::from(restrains);
         tasks.waiting += usize::from(!task.begun);
         Ticket { set: self, place: tasks.put(task) }
+    }
+
+    /// The owner's turn at a place where tasks wait for each other. A function that ends all tasks does not end this one.
+    pub async fn owner_turn(&self, place: Extent) -> Ticket<'_> {
+        assert!(place == TURN || place == ACCESS_TURN, "the owner does not wait for blocks");
+        let attribute = TaskAttribute::Simple;
+        let claim =
+            Claim { nexus: NexusId(u64::MAX), tag: TaskTag(0), attribute, extent: place, alone: true, is_part: false };
+        let mut turn = self.enter_anyway(claim);
+        while poll_fn(|cx| turn.poll_begun(cx)).await.is_err() {
+            turn = self.enter_anyway(claim);
+        }
+        turn
     }
 
     /// Marks the affected tasks as aborted: those that wait end now, those that have begun when they come to their end.
@@ -203,7 +224,9 @@ impl TaskSet {
         let mut wakers = Vec::new();
         {
             let mut tasks = self.tasks.borrow_mut();
-            let claim = &mut tasks.at(place).claim;
+            let task = tasks.at(place);
+            assert!(task.begun, "a task that waits has nobody behind it to let pass");
+            let claim = &mut task.claim;
             let restrained = claim.restrains();
             *claim = Claim { attribute: TaskAttribute::Simple, extent: Extent::default(), alone: false, ..*claim };
             tasks.restraining -= usize::from(restrained);
@@ -221,6 +244,8 @@ impl TaskSet {
             let task = tasks.take(place);
             tasks.waiting -= usize::from(!task.begun);
             tasks.restraining -= usize::from(task.claim.restrains());
+            let count = tasks.count();
+            assert!(tasks.waiting <= count && tasks.restraining <= count, "only tasks that are here are counted");
             wakers.append(&mut tasks.watchers);
             if tasks.waiting > 0 {
                 tasks.begin_unrestrained(&mut wakers);
@@ -238,6 +263,7 @@ impl Tasks {
     fn put(&mut self, task: Task) -> usize {
         match self.free.pop() {
             Some(place) => {
+                assert!(self.places[place].is_none(), "no task is in a free place");
                 self.places[place] = Some(task);
                 place
             }
@@ -269,6 +295,8 @@ impl Tasks {
             wakers.extend(task.waker.take());
             self.waiting -= 1;
         }
+        // The first of those that wait, by attribute and arrival, can only wait for one that has begun.
+        assert!(self.waiting == 0 || self.waiting < self.count(), "tasks do not wait for each other alone");
     }
 }
 

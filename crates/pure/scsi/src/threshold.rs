@@ -2,16 +2,20 @@
 //! a pool that fills before it is full.
 //!
 //! There are two kinds. The operator's are judged by whoever keeps the space, which then says
-//! [`LogicalUnit::soft_threshold_reached`]. Those that a host sets with MODE SELECT (page 1Ch/02h) are judged
+//! `LogicalUnit::soft_threshold_reached`. Those that a host sets with MODE SELECT (page 1Ch/02h) are judged
 //! here, against what the device says of its space.
 
-use crate::attention::UnitAttention;
-use crate::unit::LogicalUnit;
-use block::{BlockDevice, Space};
+use block::Space;
+use std::cell::Cell;
 
 /// Bytes of a threshold set, the unit in which thresholds and log page 0Ch count. No capacity counts
 /// 2^32 of them.
 const SET_BYTES: u64 = 1 << 20;
+
+/// Where the threshold descriptors stand in the logical block provisioning mode page (1Ch/02h); INFORMATION of the unit
+/// attention for a threshold is the same figure.
+pub(crate) const AVAILABLE_DESCRIPTOR_AT: usize = 16;
+pub(crate) const USED_DESCRIPTOR_AT: usize = 24;
 
 /// THRESHOLD EXPONENT: how many blocks a threshold set has, as a power of two.
 pub(crate) fn threshold_exponent(block_bytes: u32) -> u8 {
@@ -53,8 +57,8 @@ pub(crate) struct Thresholds {
 /// Which thresholds were reached and have not been armed again since.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
-    available: bool,
-    used: bool,
+    pub available: bool,
+    pub used: bool,
 }
 
 impl Thresholds {
@@ -76,44 +80,34 @@ impl Thresholds {
     }
 }
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// Every nexus will be told once that a soft threshold of the operator's was reached (38/07).
-    ///
-    /// For the caller to say once per crossing: it keeps the threshold, and arms it again.
-    pub fn soft_threshold_reached(&self) {
-        self.nexuses.establish_for_all(UnitAttention::SoftThreshold);
-    }
+/// Which thresholds of hosts were reached at the last look.
+#[derive(Debug, Default)]
+pub(crate) struct ThresholdWatch {
+    reached: Cell<Reached>,
+}
 
-    /// Thresholds that MODE SELECT changed are armed anew: one that is reached already is told.
-    pub(crate) fn rearm_thresholds(&self, before: Thresholds) {
-        let (now, mut reached) = (self.mode.get().thresholds, self.reached.get());
-        reached.available &= now.available == before.available;
-        reached.used &= now.used == before.used;
-        self.reached.set(reached);
-        self.check_thresholds();
-    }
-
-    /// Every nexus will be told of each threshold of a host's that was reached since the last look, once
-    /// per crossing (38/07).
-    ///
-    /// The unit looks by itself after what it writes and unmaps; the caller has it look when others took
-    /// or gave back space. Costs nothing while no host has enabled a threshold.
-    pub fn check_thresholds(&self) {
-        let thresholds = self.mode.get().thresholds;
+impl ThresholdWatch {
+    /// Which of `thresholds` were reached since the last look, in the space that `space` gives. It is asked for only while one
+    /// of them is enabled.
+    #[inline]
+    pub fn check(&self, thresholds: Thresholds, space: impl FnOnce() -> Option<Space>) -> Reached {
         if !thresholds.are_enabled() {
             self.reached.set(Reached::default());
-            return;
+            return Reached::default();
         }
-        let Some(space) = self.device.space() else { return };
+        let Some(space) = space() else { return Reached::default() };
         let before = self.reached.get();
         let after = thresholds.judge(Resources::of(space), before);
         self.reached.set(after);
-        if after.available && !before.available {
-            self.nexuses.establish_for_all(UnitAttention::AvailableThreshold);
-        }
-        if after.used && !before.used {
-            self.nexuses.establish_for_all(UnitAttention::UsedThreshold);
-        }
+        Reached { available: after.available && !before.available, used: after.used && !before.used }
+    }
+
+    /// A threshold that differs in `now` from what it was `before` counts as not reached.
+    pub fn rearm(&self, before: Thresholds, now: Thresholds) {
+        let mut reached = self.reached.get();
+        reached.available &= now.available == before.available;
+        reached.used &= now.used == before.used;
+        self.reached.set(reached);
     }
 }
 

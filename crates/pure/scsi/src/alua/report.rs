@@ -1,13 +1,12 @@
 //! REPORT TARGET PORT GROUPS (SPC-4).
 
-use super::AccessState;
+use super::PortGroups;
 use crate::cdb::Cdb;
-use crate::command::{NexusId, Status};
 use crate::failure::Failure;
 use crate::reply::Reply;
 use crate::sense::Sense;
-use crate::unit::LogicalUnit;
-use block::{BlockDevice, Rope};
+use block::Rope;
+use std::collections::BTreeMap;
 
 /// PARAMETER DATA FORMAT: the length alone before the descriptors, or an extended header.
 const LENGTH_ONLY: u8 = 0;
@@ -17,9 +16,9 @@ const EXTENDED: u8 = 1;
 const SUPPORTED_STATES: u8 = 0x80 | 0x40 | 0x08 | 0x04 | 0x02 | 0x01;
 const PREFERRED: u8 = 0x80;
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn report_target_port_groups(&self, nexus: NexusId, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
-        let port = self.nexuses.port(nexus).ok_or(Status::Busy)?;
+impl PortGroups {
+    /// Answers REPORT TARGET PORT GROUPS with `groups` and their ports.
+    pub fn report(&self, cdb: Cdb, allocation: u64, groups: &BTreeMap<u16, u16>) -> Result<Rope, Failure> {
         let mut body = Reply::new();
         match cdb.u8_at(1) >> 5 {
             LENGTH_ONLY => {}
@@ -29,8 +28,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
             }
             _ => return Err(Sense::cdb_bit(1, 7).into()),
         }
-        for (id, relative_port) in self.ports_beside(&port) {
-            let group = self.port_groups.of(id);
+        for (&id, &relative_port) in groups {
+            let group = self.of(id);
             let preferred = if group.preferred { PREFERRED } else { 0 };
             body.u8(preferred | group.state as u8).u8(SUPPORTED_STATES).u16(id);
             // One target port.
@@ -40,10 +39,5 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let mut reply = Reply::new();
         reply.u32(u32::try_from(body.len()).expect("there are few groups")).bytes(body.as_bytes());
         Ok(reply.cut(allocation))
-    }
-
-    /// What REQUEST SENSE says where the blocks are not served.
-    pub(crate) fn access_sense(&self, nexus: NexusId) -> Option<Sense> {
-        AccessState::sense(self.access_state(nexus))
     }
 }

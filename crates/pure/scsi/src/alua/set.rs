@@ -1,14 +1,10 @@
 //! SET TARGET PORT GROUPS (SPC-4): a nexus changes how the unit is served.
 #![warn(clippy::arithmetic_side_effects)]
 
-use super::{AccessState, ChangedBy};
-use crate::attention::UnitAttention;
+use super::{AccessState, ChangedBy, PortGroups, Using};
 use crate::cdb::Cdb;
-use crate::command::Status;
 use crate::failure::Failure;
-use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::unit::{Job, LogicalUnit};
-use block::{BlockDevice, Rope};
+use crate::sense::{AdditionalSense, Sense};
 use std::collections::{BTreeMap, BTreeSet};
 
 const HEADER_BYTES: usize = 4;
@@ -28,20 +24,17 @@ pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
     }
 }
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// All states of the list hold, or none does. What was begun through a group that has lost access has ended.
-    pub(crate) async fn set_target_port_groups(&self, job: &Job) -> Result<Rope, Failure> {
-        if self.is_read_only(job.nexus) {
-            // Who may not write does not decide through which port others may.
-            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
-        }
-        let list = job.whole_data()?;
-        let port = self.nexuses.port(job.nexus).ok_or(Status::Busy)?;
-        let changes = changes_of(&list, &self.ports_beside(&port))?;
-        if self.change_access(&changes, ChangedBy::Explicit).await {
-            self.nexuses.establish_for_others(Some(job.nexus), UnitAttention::AccessStateChanged);
-        }
-        Ok(Rope::new())
+impl PortGroups {
+    /// All states of the list of SET TARGET PORT GROUPS hold, or none does; `groups` are those that the asking nexus knows, and
+    /// their ports. What was begun through a group that has lost access has ended. True when a state was another before.
+    pub async fn set_by_nexus(
+        &self,
+        list: &[u8],
+        groups: &BTreeMap<u16, u16>,
+        using: &Using<'_>,
+    ) -> Result<bool, Failure> {
+        let changes = changes_of(list, groups)?;
+        Ok(self.change_access(&changes, ChangedBy::Explicit, using).await)
     }
 }
 

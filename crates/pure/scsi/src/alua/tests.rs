@@ -1,9 +1,10 @@
 use super::*;
-use crate::Options;
 use crate::operation::OPERATIONS;
 use crate::rig::*;
 use crate::{Keeper, Keeping, NotKept, Outcome, Status};
+use crate::{LogicalUnit, Options, TargetPort};
 use futures_util::FutureExt;
+use std::rc::Rc;
 
 const STATES: [AccessState; 6] = [ActiveOptimized, ActiveNonOptimized, Standby, Unavailable, Offline, Transitioning];
 
@@ -124,7 +125,7 @@ fn every_operation_is_served_in_the_states_that_allow_it() {
             let bench = Bench { thin: Some(Thin::new(8, 32)), ..Bench::new(BLOCK as u32, BLOCKS) };
             let unit = unit_over(bench, Options { removable: true, ..Options::default() });
             let unit = unit.with_keeper(Rc::new(Ports));
-            unit.port_groups.change(1, |group| group.state = state);
+            unit.port_groups().change(1, |group| group.state = state);
             let mut cdb = [0; 16];
             (cdb[0], cdb[1]) = (row.code(), row.action().unwrap_or(0));
             let outcome = run(&unit, HOST, &cdb, &[]);
@@ -146,7 +147,7 @@ fn every_operation_is_served_in_the_states_that_allow_it() {
 fn sense_and_qualifier_say_where_the_unit_is_not_served() {
     let unit = two_paths();
     for (state, qualifier, first) in [(Standby, 0x0B, 0x00), (Unavailable, 0x0C, 0x20), (Offline, 0x12, 0x20)] {
-        unit.port_groups.change(1, |group| group.state = state);
+        unit.port_groups().change(1, |group| group.state = state);
         let data = ask(&unit, &[3, 0, 0, 0, 18, 0]);
         assert_eq!((data[2], data[12], data[13]), (2, 4, qualifier));
         assert_eq!(ask(&unit, &[0x12, 0, 0, 0, 96, 0])[0], first, "PERIPHERAL QUALIFIER");

@@ -1,9 +1,9 @@
 //! What a copy manager knows of copies under way and ended, for who asked for them.
 
-use super::token::TOKEN_BYTES;
 use super::{CopyAsker, Neighbour, Neighbours};
 use crate::command::{NexusId, TaskTag};
 use crate::sense::{AdditionalSense, Sense};
+use crate::token::TOKEN_BYTES;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -101,7 +101,9 @@ impl Copies {
             self.begun.set(nth + 1);
             let state = State::Running;
             let begun = Known { state, nth, action, tag, segments: 0, bytes: 0, sense: None, token: None };
-            self.known.borrow_mut().insert((nexus, id), begun);
+            let before = self.known.borrow_mut().insert((nexus, id), begun);
+            let has_ended = before.is_none_or(|before| before.state != State::Running);
+            assert!(has_ended, "a copy under way keeps its name");
         }
         Ok(Running { copies: self, nexus, id, ends_as: State::Failed })
     }
@@ -119,6 +121,7 @@ impl Copies {
             let oldest = ended.min_by_key(|(_, known)| known.nth).map(|(&key, _)| key);
             known.remove(&oldest.ok_or(in_progress)?);
         }
+        assert!(known.range(own()).count() < KNOWN_MAX, "known copies of a nexus are bounded");
         Ok(())
     }
 }

@@ -1,9 +1,9 @@
 //! The parameter lists of POPULATE TOKEN and WRITE USING TOKEN (SBC-3): ranges of blocks of the unit that is asked.
 #![warn(clippy::arithmetic_side_effects)]
 
-use super::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, TOKEN_BYTES};
 use crate::cdb::Cdb;
 use crate::sense::{AdditionalSense, Sense};
+use crate::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, TOKEN_BYTES};
 use block::{Extent, Geometry};
 use std::time::Duration;
 
@@ -129,5 +129,6 @@ fn ranges(list: &[u8], header_bytes: usize, bytes: u16, geometry: Geometry) -> R
             extents.push(extent);
         }
     }
+    assert!(extents.len() <= RANGES_MAX && total <= TRANSFER_BYTES_MAX, "a transfer is bounded");
     Ok(extents)
 }

@@ -1,18 +1,17 @@
 //! RECEIVE COPY RESULTS (SPC-4), and the Third-party Copy VPD page.
 
-use super::known::{Known, State};
+use super::known::{Copies, Known, State};
 use super::list::{CSCDS_MAX, DESCRIPTOR_BYTES_MAX, IDENTIFICATION, SELF};
 use super::ranges::{RANGES_MAX, TRANSFER_BYTES_MAX};
 use super::segment::{BLOCK_TO_BLOCK, BLOCK_TO_BLOCK_WITH_OFFSET, SEGMENT_LENGTH_MAX, SEGMENTS_MAX};
-use super::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, ZERO};
 use crate::cdb::Cdb;
 use crate::command::NexusId;
 use crate::failure::Failure;
 use crate::operation::OPERATIONS;
 use crate::reply::Reply;
 use crate::sense::Sense;
-use crate::unit::LogicalUnit;
-use block::{BlockDevice, Rope};
+use crate::token::{CHANGE_VULNERABLE, INACTIVITY_DEFAULT_S, INACTIVITY_MAX_S, ZERO};
+use block::Rope;
 
 const COPY_STATUS: u8 = 0x00;
 const OPERATING_PARAMETERS: u8 = 0x03;
@@ -42,10 +41,11 @@ const SOON_MS: u32 = 1000;
 /// TRANSFER COUNT UNITS: logical blocks.
 const BLOCKS: u8 = 0xF1;
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn receive_copy_results(&self, nexus: NexusId, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+impl Copies {
+    /// Answers RECEIVE COPY RESULTS of a unit with blocks of so many bytes.
+    pub fn results(&self, nexus: NexusId, cdb: Cdb, allocation: u64, block_bytes: u32) -> Result<Rope, Failure> {
         // Of a copy that the nexus did not ask for, nobody tells it.
-        let known = |id: u32| self.copies.known(nexus, id).ok_or(Sense::cdb_byte(2));
+        let known = |id: u32| self.known(nexus, id).ok_or(Sense::cdb_byte(2));
         let mut body = Reply::new();
         match cdb.u8_at(1) & 0x1F {
             COPY_STATUS => {
@@ -62,8 +62,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
             COPY_STATUS_LONG => emit_status(&mut body, &known(cdb.u32_at(2))?, KIB, 1 << 10),
             _ => {
                 let known = known(cdb.u32_at(2))?;
-                let block_bytes = u64::from(self.device.geometry().block_bytes);
-                emit_status(&mut body, &known, BLOCKS, block_bytes);
+                emit_status(&mut body, &known, BLOCKS, block_bytes.into());
                 match &known.token {
                     Some(token) => body.u32(2 + token.len() as u32).u16(0).bytes(&token[..]),
                     None => body.u32(0),

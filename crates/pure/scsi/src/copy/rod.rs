@@ -2,36 +2,33 @@
 
 use super::known::{ListId, Running, State};
 use super::ranges::{Populate, Write};
-use super::run::{End, Found, aborted};
-use super::token::{Kind, Represented, SECRET_BYTES, TOKEN_BYTES, kind_of};
-use super::{CopyAsker, Neighbour};
+use super::run::{End, Found, aborted, copy_segment};
+use super::{Asked, Copies, CopyAsker, Neighbour};
 use crate::failure::Failure;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
-use crate::task_set::{Aborted, Affected, Ticket};
-use crate::unit::{Job, LogicalUnit};
-use block::{BlockDevice, Blocks, Extent, Rope, View};
+use crate::task_set::{Aborted, Affected, TaskSet};
+use crate::token::{Kind, Represented, SECRET_BYTES, TOKEN_BYTES, Tokens, kind_of};
+use block::{Blocks, Extent, Rope};
 
-/// How much of a unit that cannot forget blocks is made zeros at a time.
-const PIECE_BYTES: u64 = 1 << 20;
-
-impl<D: BlockDevice> LogicalUnit<D> {
+impl Copies {
     /// A token stands for blocks of this unit, all of one instant: the task set lets nobody change one meanwhile.
-    pub(crate) async fn populate_token(&self, job: &Job) -> Result<Rope, Failure> {
+    pub async fn populate_token(&self, asked: &Asked<'_>, tokens: &Tokens) -> Result<Rope, Failure> {
+        let job = asked.job;
         let list = job.whole_data()?;
         if list.is_empty() {
             return Ok(Rope::new());
         }
         let Populate { immediate, inactivity, extents } = Populate::parse(&list, job.geometry)?;
-        let asker = self.copy_asker(job)?;
+        let asker = asked.asker()?;
         let work = async |running: &Running<'_>| {
-            let outside =
-                self.copies.neighbours().ok_or(Sense::illegal(AdditionalSense::INSUFFICIENT_RESOURCES_FOR_TOKEN))?;
+            let outside = self.neighbours().ok_or(Sense::illegal(AdditionalSense::INSUFFICIENT_RESOURCES_FOR_TOKEN))?;
             let mut secret = [0; SECRET_BYTES];
             outside.random(&mut secret);
             let bytes = extents.iter().map(|extent| extent.len.bytes(job.geometry.block_bytes)).sum();
             let block_bytes = job.geometry.block_bytes;
-            let represented = Represented { identity: &self.identity, port: &asker.port, block_bytes, extents };
-            let token = self.tokens.make(represented, &secret, inactivity, outside.now())?;
+            let represented = Represented { identity: asked.identity, port: &asker.port, block_bytes, extents };
+            let token = tokens.make(represented, &secret, inactivity, outside.now())?;
             running.note(|known| (known.token, known.bytes) = (Some(token), bytes));
             Ok(State::Done)
         };
@@ -39,68 +36,51 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// Blocks of this unit hold what a token stands for.
-    pub(crate) async fn write_using_token(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
+    pub async fn write_using_token(
+        &self,
+        asked: &Asked<'_>,
+        zeros: impl AsyncFn(&CopyAsker, Extent) -> Result<(), Failure>,
+    ) -> Result<Rope, Failure> {
+        let job = asked.job;
         let list = job.whole_data()?;
         if list.is_empty() {
             return Ok(Rope::new());
         }
         let order = Write::parse(&list, job.geometry)?;
-        let asker = self.copy_asker(job)?;
+        let asker = asked.asker()?;
         let work = async |running: &Running<'_>| match kind_of(&order.token)? {
-            Kind::Zero => self.write_zeros(&asker, &order, ticket, running).await,
-            Kind::Blocks { naa } => self.write_token(&asker, &order, &naa, ticket, running).await,
+            Kind::Zero => {
+                for &extent in &order.extents {
+                    zeros(&asker, extent).await?;
+                    running.note(|known| known.bytes += extent.len.bytes(job.geometry.block_bytes));
+                }
+                Ok(State::Done)
+            }
+            Kind::Blocks { naa } => self.write_token(asked, &asker, &order, &naa, running).await,
         };
         self.recorded(job, list_id(job), order.immediate, work).await
     }
 
-    async fn write_zeros(
-        &self,
-        asker: &CopyAsker,
-        order: &Write,
-        ticket: &Ticket<'_>,
-        running: &Running<'_>,
-    ) -> Result<State, Failure> {
-        let geometry = self.device().geometry();
-        let piece_blocks = PIECE_BYTES / u64::from(geometry.block_bytes);
-        for &extent in &order.extents {
-            ticket.check_live()?;
-            if geometry.discard_zeroes {
-                self.copy_discard(asker, extent).await?;
-            } else {
-                let mut rest = extent;
-                while !rest.is_empty() {
-                    ticket.check_live()?;
-                    let here = Blocks(rest.len.0.min(piece_blocks));
-                    let zeros = View::zeroed((here.0 * u64::from(geometry.block_bytes)) as usize);
-                    self.copy_write(asker, rest.start, zeros).await?;
-                    rest = Extent { start: rest.start + here, len: rest.len - here };
-                }
-            }
-            running.note(|known| known.bytes += extent.len.bytes(geometry.block_bytes));
-        }
-        Ok(State::Done)
-    }
-
     async fn write_token(
         &self,
+        asked: &Asked<'_>,
         asker: &CopyAsker,
         order: &Write,
         naa: &[u8],
-        ticket: &Ticket<'_>,
         running: &Running<'_>,
     ) -> Result<State, Failure> {
         // A token of a unit that the nexus does not see is no token, whoever made it.
         let unknown = Sense::illegal(AdditionalSense::TOKEN_UNKNOWN);
-        let seen = self.copies.seen_by(asker);
+        let seen = self.seen_by(asker);
         let from = End::of(&seen, |neighbour| neighbour.identity.naa == naa).await?.ok_or(unknown)?;
         let to =
-            End::of(&seen, |neighbour| neighbour.identity == self.identity).await?.ok_or(Neighbour::NOT_REACHABLE)?;
+            End::of(&seen, |neighbour| neighbour.identity == *asked.identity).await?.ok_or(Neighbour::NOT_REACHABLE)?;
         let token = order.token.clone();
         let source = from.neighbour.unit.token(asker.clone(), token.clone(), false).await?;
         let (found, is_whole) = pairs(&from, &to, &source, order)?;
         for found in found {
             let found = Found { token: Some(token.clone()), ..found };
-            self.copy_segment(asker, &found, ticket, |bytes| running.note(|known| known.bytes += bytes)).await?;
+            copy_segment(asker, &found, asked.ticket, |bytes| running.note(|known| known.bytes += bytes)).await?;
         }
         if order.deletes {
             from.neighbour.unit.token(asker.clone(), token, true).await?;
@@ -109,21 +89,21 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     /// The copy that the nexus called so has ended, with COPY ABORTED for whoever waits for it.
-    pub(crate) async fn copy_operation_abort(&self, job: &Job) -> Result<Rope, Failure> {
-        let known = self.copies.known(job.nexus, job.request.cdb.u32_at(2));
+    pub async fn abort(&self, job: &Job, tasks: &TaskSet) -> Result<Rope, Failure> {
+        let known = self.known(job.nexus, job.request.cdb.u32_at(2));
         let running = known.filter(|known| known.state == State::Running).ok_or(Sense::cdb_byte(2))?;
         let affected = Affected::One(job.nexus, running.tag);
-        self.tasks.abort(affected, |_| Aborted::Copy);
-        self.tasks.ended(affected).await;
+        tasks.abort(affected, |_| Aborted::Copy);
+        tasks.ended(affected).await;
         Ok(Rope::new())
     }
 
-    /// What a token of this unit stands for, which `deletes` ends.
+    /// What `token`, which is one of `tokens`, stands for; `deletes` ends it.
     ///
     /// *Errors*: 23/04 and 23/07 to 23/09.
-    pub fn copy_token(&self, token: &[u8; TOKEN_BYTES], deletes: bool) -> Result<Vec<Extent>, Sense> {
-        let outside = self.copies.neighbours().ok_or(Sense::illegal(AdditionalSense::TOKEN_UNKNOWN))?;
-        self.tokens.open(token, deletes, outside.now())
+    pub fn open(&self, token: &[u8; TOKEN_BYTES], deletes: bool, tokens: &Tokens) -> Result<Vec<Extent>, Sense> {
+        let outside = self.neighbours().ok_or(Sense::illegal(AdditionalSense::TOKEN_UNKNOWN))?;
+        tokens.open(token, deletes, outside.now())
     }
 }
 
@@ -178,5 +158,6 @@ fn pairs(from: &End, to: &End, source: &[Extent], order: &Write) -> Result<(Vec<
             }
         }
     }
+    assert_eq!(left, 0, "what is to be copied has its source and its place");
     Ok((pairs, is_whole))
 }

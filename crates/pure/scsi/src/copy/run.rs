@@ -3,15 +3,15 @@
 use super::known::{ListId, Running, State};
 use super::list::{Cscd, List, SELF};
 use super::segment::{Length, Place, Segment};
-use super::token::TokenBytes;
-use super::{CopyAsker, Neighbour};
-use crate::command::Status;
+use super::{Asked, Copies, CopyAsker, Neighbour};
+use crate::designator::uuid_designator;
 use crate::failure::Failure;
-use crate::inquiry::vpd::uuid_designator;
+use crate::identity::Identity;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
 use crate::task_set::Ticket;
-use crate::unit::{Job, LogicalUnit};
-use block::{BlockDevice, Extent, Geometry, Lba, Rope};
+use crate::token::TokenBytes;
+use block::{Extent, Geometry, Lba, Rope};
 
 /// The service action of EXTENDED COPY (LID1).
 const SHORT: u8 = 0x00;
@@ -38,8 +38,10 @@ pub(super) struct End {
     pub start: Lba,
 }
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) async fn extended_copy(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
+impl Copies {
+    /// Carries out EXTENDED COPY.
+    pub async fn extended_copy(&self, asked: &Asked<'_>) -> Result<Rope, Failure> {
+        let (job, ticket) = (asked.job, asked.ticket);
         let list = job.whole_data()?;
         if list.is_empty() {
             return Ok(Rope::new());
@@ -48,28 +50,21 @@ impl<D: BlockDevice> LogicalUnit<D> {
             SHORT => List::parse(&list)?,
             _ => List::parse_long(&list)?,
         };
-        let asker = self.copy_asker(job)?;
+        let asker = asked.asker()?;
         let work = async |running: &Running<'_>| {
-            let seen = self.copies.seen_by(&asker);
+            let seen = self.seen_by(&asker);
             // Nothing is copied unless everything is there and may be.
             let mut found = Vec::with_capacity(list.segments.len());
             for segment in &list.segments {
-                found.push(self.find(&list.cscds, segment, &seen).await?);
+                found.push(find(asked.identity, &list.cscds, segment, &seen).await?);
             }
             for found in &found {
-                self.copy_segment(&asker, found, ticket, |bytes| running.note(|known| known.bytes += bytes)).await?;
+                copy_segment(&asker, found, ticket, |bytes| running.note(|known| known.bytes += bytes)).await?;
                 running.note(|known| known.segments = known.segments.saturating_add(1));
             }
             Ok(State::Done)
         };
         self.recorded(job, list.id, list.immediate, work).await
-    }
-
-    /// For whom `job` copies.
-    pub(super) fn copy_asker(&self, job: &Job) -> Result<CopyAsker, Status> {
-        let (name, port) = self.nexuses.names(job.nexus).ok_or(Status::Busy)?;
-        let initiator = name.initiator.clone();
-        Ok(CopyAsker { nexus: job.nexus, initiator, port: (*port).clone(), read_only: false })
     }
 
     /// Does `work`, of which it is known afterwards under `id` how it ended. A command that need not wait for it (IMMED) ends with
@@ -82,7 +77,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         work: impl AsyncFnOnce(&Running<'_>) -> Result<State, Failure>,
     ) -> Result<Rope, Failure> {
         let action = job.request.cdb.u8_at(1) & 0x1F;
-        let mut running = self.copies.begin(job.nexus, id, action, job.tag)?;
+        let mut running = self.begin(job.nexus, id, action, job.tag)?;
         match work(&running).await {
             Ok(state) => running.ends_as = state,
             // What COPY OPERATION ABORT ends is terminated, and did not fail.
@@ -96,91 +91,90 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
         Ok(Rope::new())
     }
+}
 
-    async fn find(&self, cscds: &[Cscd], segment: &Segment, seen: &[Neighbour]) -> Result<Found, Sense> {
-        let from = self.end(cscds, segment.source, seen).await?;
-        let to = self.end(cscds, segment.destination, seen).await?;
-        if to.neighbour.read_only {
-            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
-        }
-        let bytes_of = |end: &End, blocks: u16| u64::from(blocks) * u64::from(end.geometry.block_bytes);
-        let bytes = match segment.length {
-            Length::SourceBlocks(blocks) => bytes_of(&from, blocks),
-            Length::DestinationBlocks(blocks) => bytes_of(&to, blocks),
-            Length::Bytes(bytes) => bytes.into(),
-        };
-        for end in [&from, &to] {
-            let block_bytes = u64::from(end.geometry.block_bytes);
-            if !bytes.is_multiple_of(block_bytes) {
-                return Err(aborted(AdditionalSense::UNEXPECTED_INEXACT_SEGMENT));
-            }
-            let extent = Extent::checked(end.start.0, bytes / block_bytes);
-            extent.filter(|&extent| end.geometry.admit(extent).is_ok()).ok_or(aborted(AdditionalSense::NONE))?;
-        }
-        Ok(Found { from, to, bytes, token: None })
+async fn find(own: &Identity, cscds: &[Cscd], segment: &Segment, seen: &[Neighbour]) -> Result<Found, Sense> {
+    let from = end_of(own, cscds, segment.source, seen).await?;
+    let to = end_of(own, cscds, segment.destination, seen).await?;
+    if to.neighbour.read_only {
+        return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED));
     }
-
-    /// The unit that a segment names, among those that the nexus sees, and the block where it begins there.
-    async fn end(&self, cscds: &[Cscd], place: Place, seen: &[Neighbour]) -> Result<End, Sense> {
-        let Place { id, lba, offset } = place;
-        let unreachable = aborted(AdditionalSense::UNREACHABLE_COPY_TARGET);
-        let absent = Neighbour::NOT_REACHABLE;
-        let is_it = |neighbour: &Neighbour| match cscds.get(usize::from(id)) {
-            _ if id == SELF => neighbour.identity == self.identity,
-            Some(Cscd::Unit { kind: NAA, designator, .. }) => neighbour.identity.naa == designator[..],
-            Some(Cscd::Unit { kind: UUID, designator, .. }) => uuid_designator(&neighbour.identity) == designator[..],
-            _ => false,
-        };
-        if id != SELF && !matches!(cscds.get(usize::from(id)), Some(Cscd::Unit { .. })) {
-            return Err(unreachable);
-        }
-        let which = seen.iter().position(is_it).ok_or(absent)?;
-        let neighbour = seen[which].clone();
-        let geometry = neighbour.unit.geometry().await.ok_or(absent)?;
-        if let Some(Cscd::Unit { block_bytes, .. }) = cscds.get(usize::from(id))
-            && *block_bytes != 0
-            && *block_bytes != geometry.block_bytes
-        {
-            return Err(aborted(AdditionalSense::INCORRECT_COPY_TARGET_TYPE));
-        }
-        // A block cannot be written in part without holding back who writes the rest of it.
-        let (offset, block_bytes) = (u64::from(offset), u64::from(geometry.block_bytes));
-        if !offset.is_multiple_of(block_bytes) {
+    let bytes_of = |end: &End, blocks: u16| u64::from(blocks) * u64::from(end.geometry.block_bytes);
+    let bytes = match segment.length {
+        Length::SourceBlocks(blocks) => bytes_of(&from, blocks),
+        Length::DestinationBlocks(blocks) => bytes_of(&to, blocks),
+        Length::Bytes(bytes) => bytes.into(),
+    };
+    for end in [&from, &to] {
+        let block_bytes = u64::from(end.geometry.block_bytes);
+        if !bytes.is_multiple_of(block_bytes) {
             return Err(aborted(AdditionalSense::UNEXPECTED_INEXACT_SEGMENT));
         }
-        let start = lba.checked_add(offset / block_bytes).ok_or(aborted(AdditionalSense::NONE))?;
-        Ok(End { neighbour, which, geometry, start: Lba(start) })
+        let extent = Extent::checked(end.start.0, bytes / block_bytes);
+        extent.filter(|&extent| end.geometry.admit(extent).is_ok()).ok_or(aborted(AdditionalSense::NONE))?;
     }
+    Ok(Found { from, to, bytes, token: None })
+}
 
-    pub(super) async fn copy_segment(
-        &self,
-        asker: &CopyAsker,
-        found: &Found,
-        ticket: &Ticket<'_>,
-        copied: impl Fn(u64),
-    ) -> Result<(), Failure> {
-        let Found { from, to, bytes, .. } = found;
-        let asker =
-            Asker { reads: asker.clone(), writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() } };
-        if from.which == to.which {
-            // Of blocks that overlap, none is overwritten before it was read.
-            let pieces = bytes.div_ceil(PIECE_BYTES);
-            for nth in 0..pieces {
-                let at = if to.start > from.start { pieces - 1 - nth } else { nth } * PIECE_BYTES;
-                let here = PIECE_BYTES.min(bytes - at);
-                copy_piece(&asker, found, at, here, ticket).await?;
-                copied(here);
-            }
-            return Ok(());
-        }
-        let mut at = 0;
-        while at < *bytes {
-            let here = copy_run(&asker, found, at, ticket).await?;
-            copied(here);
-            at += here;
-        }
-        Ok(())
+/// The unit that a segment names, among those that the nexus sees, and the block where it begins there.
+async fn end_of(own: &Identity, cscds: &[Cscd], place: Place, seen: &[Neighbour]) -> Result<End, Sense> {
+    let Place { id, lba, offset } = place;
+    let unreachable = aborted(AdditionalSense::UNREACHABLE_COPY_TARGET);
+    let absent = Neighbour::NOT_REACHABLE;
+    let is_it = |neighbour: &Neighbour| match cscds.get(usize::from(id)) {
+        _ if id == SELF => neighbour.identity == *own,
+        Some(Cscd::Unit { kind: NAA, designator, .. }) => neighbour.identity.naa == designator[..],
+        Some(Cscd::Unit { kind: UUID, designator, .. }) => uuid_designator(&neighbour.identity) == designator[..],
+        _ => false,
+    };
+    if id != SELF && !matches!(cscds.get(usize::from(id)), Some(Cscd::Unit { .. })) {
+        return Err(unreachable);
     }
+    let which = seen.iter().position(is_it).ok_or(absent)?;
+    let neighbour = seen[which].clone();
+    let geometry = neighbour.unit.geometry().await.ok_or(absent)?;
+    if let Some(Cscd::Unit { block_bytes, .. }) = cscds.get(usize::from(id))
+        && *block_bytes != 0
+        && *block_bytes != geometry.block_bytes
+    {
+        return Err(aborted(AdditionalSense::INCORRECT_COPY_TARGET_TYPE));
+    }
+    // A block cannot be written in part without holding back who writes the rest of it.
+    let (offset, block_bytes) = (u64::from(offset), u64::from(geometry.block_bytes));
+    if !offset.is_multiple_of(block_bytes) {
+        return Err(aborted(AdditionalSense::UNEXPECTED_INEXACT_SEGMENT));
+    }
+    let start = lba.checked_add(offset / block_bytes).ok_or(aborted(AdditionalSense::NONE))?;
+    Ok(End { neighbour, which, geometry, start: Lba(start) })
+}
+
+pub(super) async fn copy_segment(
+    asker: &CopyAsker,
+    found: &Found,
+    ticket: &Ticket<'_>,
+    copied: impl Fn(u64),
+) -> Result<(), Failure> {
+    let Found { from, to, bytes, .. } = found;
+    let asker =
+        Asker { reads: asker.clone(), writes: CopyAsker { read_only: to.neighbour.read_only, ..asker.clone() } };
+    if from.which == to.which {
+        // Of blocks that overlap, none is overwritten before it was read.
+        let pieces = bytes.div_ceil(PIECE_BYTES);
+        for nth in 0..pieces {
+            let at = if to.start > from.start { pieces - 1 - nth } else { nth } * PIECE_BYTES;
+            let here = PIECE_BYTES.min(bytes - at);
+            copy_piece(&asker, found, at, here, ticket).await?;
+            copied(here);
+        }
+        return Ok(());
+    }
+    let mut at = 0;
+    while at < *bytes {
+        let here = copy_run(&asker, found, at, ticket).await?;
+        copied(here);
+        at += here;
+    }
+    Ok(())
 }
 
 /// As whom the two ends are asked.
@@ -201,6 +195,7 @@ impl End {
     /// The blocks of so many bytes behind the first `at`.
     fn extent(&self, at: u64, bytes: u64) -> Extent {
         let block_bytes = u64::from(self.geometry.block_bytes);
+        assert!(at.is_multiple_of(block_bytes) && bytes.is_multiple_of(block_bytes), "a copy is of whole blocks");
         Extent::new(self.start.0 + at / block_bytes, bytes / block_bytes)
     }
 }
@@ -208,8 +203,10 @@ impl End {
 /// Copies `bytes` behind the first `at` of a segment by way of memory.
 async fn copy_piece(asker: &Asker, found: &Found, at: u64, bytes: u64, ticket: &Ticket<'_>) -> Result<(), Failure> {
     let Found { from, to, .. } = found;
+    assert!(bytes > 0 && at + bytes <= found.bytes, "a piece lies within its segment");
     ticket.check_live()?;
     let data = from.neighbour.unit.read(asker.reads.clone(), from.extent(at, bytes)).await.map_err(third_party)?;
+    assert_eq!(data.len() as u64, bytes, "a unit reads exactly the blocks that it is asked for");
     ticket.check_live()?;
     found.check_token(&asker.reads).await?;
     let start = to.extent(at, bytes).start;
@@ -225,6 +222,7 @@ async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) ->
     let run = from.neighbour.unit.run(asker.reads.clone(), from.extent(at, bytes - at)).await.map_err(third_party)?;
     // In blocks that both have whole; of a run that is shorter than one, all of it is read.
     let block = u64::from(from.geometry.block_bytes.max(to.geometry.block_bytes));
+    assert!(!run.extent.is_empty(), "a unit tells a run of at least one block");
     let run_bytes = run.extent.len.bytes(from.geometry.block_bytes);
     let alike = (run_bytes / block * block).min(bytes - at);
     if !run.mapped && alike > 0 && to.geometry.discard_zeroes {
@@ -234,6 +232,7 @@ async fn copy_run(asker: &Asker, found: &Found, at: u64, ticket: &Ticket<'_>) ->
         return Ok(alike);
     }
     let here = alike.max(block).min(PIECE_BYTES).min(bytes - at);
+    assert!(here > 0, "a copy goes on");
     copy_piece(asker, found, at, here, ticket).await?;
     Ok(here)
 }

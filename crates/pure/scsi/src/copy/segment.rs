@@ -63,6 +63,7 @@ pub(super) fn segments_of(mut bytes: &[u8], mut at: usize) -> Result<Vec<Segment
         segments.push(segment_of(code, descriptor, at)?);
         (bytes, at) = (rest, at.saturating_add(len));
     }
+    assert!(segments.len() <= SEGMENTS_MAX, "segments are bounded");
     Ok(segments)
 }
 

@@ -3,7 +3,7 @@ mod tokens;
 
 use super::*;
 use crate::rig::*;
-use crate::{AccessState, Command, Options, Outcome, PortGroup, Status, TaskManagement, TaskTag};
+use crate::{AccessState, Command, LogicalUnit, Options, Outcome, PortGroup, Status, TaskManagement, TaskTag};
 use block::Buf;
 use futures_util::FutureExt;
 use std::cell::{Cell, RefCell};
@@ -397,11 +397,11 @@ fn copy_results_are_told_to_the_nexus_that_asked_and_to_nobody_else() {
         bad[0] = id;
         copy(&one, HOST, &bad);
     }
-    assert_eq!(one.copies.known_count(), 64, "only so many are remembered");
+    assert_eq!(one.copies().known_count(), 64, "only so many are remembered");
     good(status(&one, HOST, 20));
     assert_eq!(sense(&status(&one, HOST, 119)), (5, 0x24, 0), "the oldest are not");
     one.detach(HOST);
-    assert_eq!(one.copies.known_count(), 0);
+    assert_eq!(one.copies().known_count(), 0);
 }
 
 #[test]

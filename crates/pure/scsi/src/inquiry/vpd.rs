@@ -1,14 +1,13 @@
 //! The vital product data pages (SPC-4 and SBC-4, vital product data).
 
-use crate::command::NexusId;
+use super::Described;
 use crate::copy::emit_third_party_page;
-use crate::identity::{Identity, Provisioning, TargetPort};
+use crate::designator::{Association, CodeSet, emit_designator, emit_port, padded_name, uuid_designator};
+use crate::identity::Provisioning;
 use crate::reply::Reply;
-use crate::request::{Shape, WRITE_SAME_BLOCKS_MAX};
 use crate::sense::Sense;
+use crate::shape::{Shape, UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX, WRITE_SAME_BLOCKS_MAX};
 use crate::threshold::threshold_exponent;
-use crate::unit::LogicalUnit;
-use block::BlockDevice;
 
 const SUPPORTED_PAGES: u8 = 0x00;
 const UNIT_SERIAL_NUMBER: u8 = 0x80;
@@ -33,17 +32,13 @@ const PAGES: [u8; 8] = [
 
 /// Pages 86, B0 and B1 have a fixed length.
 const LONG_PAGE_BYTES: usize = 64;
-/// The most blocks that one UNMAP may name, over all of its descriptors.
-pub(crate) const UNMAP_BLOCKS_MAX: u32 = 1 << 20;
-/// The most descriptors in one UNMAP.
-pub(crate) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 /// Serial numbers are cut to this many characters.
 const SERIAL_CHARACTERS_MAX: usize = 64;
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(super) fn vital_page(&self, nexus: NexusId, page: u8) -> Result<Reply, Sense> {
+impl Described<'_> {
+    pub(super) fn vital_page(&self, page: u8) -> Result<Reply, Sense> {
         let mut reply = Reply::new();
-        reply.u8(self.peripheral(nexus)).u8(page).u16(0);
+        reply.u8(self.peripheral()).u8(page).u16(0);
         match page {
             SUPPORTED_PAGES => {
                 reply.bytes(&PAGES);
@@ -52,7 +47,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
                 let serial = &self.identity.serial;
                 reply.text(serial, serial.len().min(SERIAL_CHARACTERS_MAX));
             }
-            DEVICE_IDENTIFICATION => self.emit_designators(nexus, &mut reply),
+            DEVICE_IDENTIFICATION => self.emit_designators(&mut reply),
             EXTENDED_INQUIRY => self.emit_extended_inquiry(&mut reply),
             THIRD_PARTY_COPY => emit_third_party_page(&mut reply),
             BLOCK_LIMITS => self.emit_block_limits(&mut reply),
@@ -64,8 +59,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(reply)
     }
 
-    fn emit_designators(&self, nexus: NexusId, reply: &mut Reply) {
-        let identity = &self.identity;
+    fn emit_designators(&self, reply: &mut Reply) {
+        let identity = self.identity;
         let mut vendor_based = Reply::new();
         vendor_based.text(&identity.vendor, 8).text(&identity.product, 16);
         vendor_based.text(&identity.serial, identity.serial.len().min(SERIAL_CHARACTERS_MAX));
@@ -74,8 +69,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
         emit_designator(reply, Association::LogicalUnit, CodeSet::Ascii, 0x1, vendor_based.as_bytes());
         emit_designator(reply, Association::LogicalUnit, CodeSet::Utf8, 0x8, &padded_name(&naa_name));
         emit_designator(reply, Association::LogicalUnit, CodeSet::Binary, 0xA, &uuid_designator(identity));
-        if let Some(port) = self.nexuses.port(nexus) {
-            emit_port(reply, &port);
+        if let Some(port) = &self.port {
+            emit_port(reply, port);
         }
     }
 
@@ -87,11 +82,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     fn emit_block_limits(&self, reply: &mut Reply) {
-        let shape = self.shape();
-        let geometry = self.device.geometry();
+        let (shape, geometry) = (&self.shape, self.geometry);
         let transfer_max = clamp(shape.transfer_blocks_max());
-        let optimal = blocks_in(geometry.optimal_bytes, &shape);
-        let physical = blocks_in(geometry.physical_block_bytes, &shape);
+        let optimal = blocks_in(geometry.optimal_bytes, shape);
+        let physical = blocks_in(geometry.physical_block_bytes, shape);
         let granularity = u16::try_from(optimal).or(u16::try_from(physical)).unwrap_or(0);
         reply.u8(0x01); // WSNZ: WRITE SAME names how many blocks
         reply.u8(shape.compare_blocks_max() as u8);
@@ -102,7 +96,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
         let unmap = |value| if shape.unmap { value } else { 0 };
         reply.u32(unmap(UNMAP_BLOCKS_MAX)).u32(unmap(UNMAP_DESCRIPTORS_MAX));
         // Only whole granules give space back; they begin at block 0 (UGAVALID, alignment 0).
-        let granule = self.device.space().map_or(physical, |space| blocks_in(space.granule_bytes, &shape));
+        let granule = self.space.map_or(physical, |space| blocks_in(space.granule_bytes, shape));
         reply.u32(unmap(granule)).u32(unmap(0x8000_0000));
         reply.u64(WRITE_SAME_BLOCKS_MAX);
         // Atomic writes may begin anywhere and have any length up to this one; none has boundaries within.
@@ -111,7 +105,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     fn emit_characteristics(&self, reply: &mut Reply) {
-        let shape = self.shape();
+        let shape = &self.shape;
         // A rate of 1 is "non-rotating"; 0 says nothing, for disks of any rate may lie below.
         reply.u16(u16::from(!self.options.rotational)).u8(0);
         // WABEREQ and WACEREQ: a block that was erased, also by its key, can be read before it is written.
@@ -121,76 +115,16 @@ impl<D: BlockDevice> LogicalUnit<D> {
     }
 
     fn emit_provisioning(&self, reply: &mut Reply) {
-        let geometry = self.device.geometry();
-        let zeros = if self.reads_zeros_where_unmapped(geometry) { 0x04 } else { 0 };
-        let exponent = if self.tells_space { threshold_exponent(geometry.block_bytes) } else { 0 };
+        let zeros = if self.geometry.discard_zeroes { 0x04 } else { 0 };
+        let exponent = if self.tells_space { threshold_exponent(self.geometry.block_bytes) } else { 0 };
         // LBPU, LBPWS and LBPWS10 with UNMAP, none without; no anchors.
-        let (supported, kind) = match self.options.provisioning {
+        let (supported, kind) = match self.provisioning {
             Provisioning::Full => (0x00, 0),
             Provisioning::Resource => (0xE0 | zeros, 1),
             Provisioning::Thin => (0xE0 | zeros, 2),
         };
         reply.u8(exponent).u8(supported).u8(kind).u8(0);
     }
-}
-
-/// A UUID designator (SPC-5).
-pub(crate) fn uuid_designator(identity: &Identity) -> [u8; 18] {
-    let mut designator = [0; 18];
-    designator[0] = 0x10;
-    designator[2..].copy_from_slice(&identity.uuid);
-    designator
-}
-
-#[derive(Clone, Copy)]
-enum Association {
-    LogicalUnit = 0x00,
-    TargetPort = 0x10,
-    TargetDevice = 0x20,
-}
-
-#[derive(Clone, Copy)]
-enum CodeSet {
-    Binary = 1,
-    Ascii = 2,
-    Utf8 = 3,
-}
-
-/// PROTOCOL IDENTIFIER 5h, which counts only together with PIV.
-const ISCSI: u8 = 0x50;
-const PROTOCOL_VALID: u8 = 0x80;
-
-fn emit_designator(reply: &mut Reply, association: Association, code_set: CodeSet, kind: u8, designator: &[u8]) {
-    let (protocol, valid) = match association {
-        Association::LogicalUnit => (0, 0),
-        Association::TargetPort | Association::TargetDevice => (ISCSI, PROTOCOL_VALID),
-    };
-    let length = u8::try_from(designator.len()).expect("names of our own making are short");
-    reply.u8(protocol | code_set as u8).u8(valid | association as u8 | kind).u8(0).u8(length).bytes(designator);
-}
-
-fn emit_port(reply: &mut Reply, port: &TargetPort) {
-    let port_name = format!("{},t,0x{:04x}", port.target_name, port.portal_group_tag);
-    let number = |number: u16| (u32::from(number)).to_be_bytes();
-    emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x4, &number(port.relative_port));
-    // The target port group is the portal group.
-    emit_designator(reply, Association::TargetPort, CodeSet::Binary, 0x5, &number(port.portal_group_tag));
-    emit_designator(reply, Association::TargetPort, CodeSet::Utf8, 0x8, &padded_name(&port_name));
-    reply.bytes(&target_device_designator(port));
-}
-
-/// The designator of the target that a port belongs to.
-pub(crate) fn target_device_designator(port: &TargetPort) -> Vec<u8> {
-    let mut reply = Reply::new();
-    emit_designator(&mut reply, Association::TargetDevice, CodeSet::Utf8, 0x8, &padded_name(&port.target_name));
-    reply.as_bytes().to_vec()
-}
-
-/// A SCSI name string: ended by a zero, and a multiple of four bytes (SPC-4, SCSI name string designator).
-fn padded_name(name: &str) -> Vec<u8> {
-    let mut bytes = name.as_bytes().to_vec();
-    bytes.resize((bytes.len() + 1).next_multiple_of(4), 0);
-    bytes
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! The mode pages, byte by byte.
 
 use super::PageControl;
-use crate::threshold::{Threshold, Thresholds};
+use crate::threshold::{AVAILABLE_DESCRIPTOR_AT, Threshold, Thresholds, USED_DESCRIPTOR_AT};
 
 /// Page code 3Fh asks for every page.
 pub(super) const ALL_PAGES: u8 = 0x3F;
@@ -57,9 +57,6 @@ const TAS: (usize, u8) = (5, 0x40);
 const SAVEABLE: u8 = 0x80;
 
 const PROVISIONING: (u8, u8) = (0x1C, 0x02);
-/// Where the threshold descriptors begin in the logical block provisioning page.
-pub(crate) const AVAILABLE_DESCRIPTOR_AT: usize = 16;
-pub(crate) const USED_DESCRIPTOR_AT: usize = 24;
 /// ENABLED in a threshold descriptor.
 const ENABLED: u8 = 0x80;
 /// THRESHOLD ARMING: increasing (ARMINC) instead of decreasing.
@@ -180,6 +177,7 @@ impl Page {
 
     /// The parameters with what `new` changes, or the first byte and bit that may not change.
     pub fn apply(&self, new: &[u8], parameters: ModeParameters) -> Result<ModeParameters, (usize, u8)> {
+        assert_eq!(new.len(), self.len(), "a page is selected as a whole");
         let current = self.values(PageControl::Current, parameters);
         for (at, (new, current)) in new.iter().zip(&current).enumerate().skip(self.header_bytes()) {
             let fixed = !self.changeable.get(at).copied().unwrap_or(0);

@@ -1,10 +1,8 @@
 //! Mode parameters that survive resets and power loss: MODE SELECT with SP keeps all that can be changed.
 
 use super::ModeParameters;
-use crate::failure::Failure;
-use crate::kept::{NotUnderstood, Reader, keeping_failure};
+use crate::keeper::{NotUnderstood, Reader};
 use crate::threshold::{Threshold, Thresholds};
-use crate::unit::LogicalUnit;
 
 const DESCRIPTOR_SENSE: u8 = 1;
 const SOFTWARE_WRITE_PROTECT: u8 = 2;
@@ -12,26 +10,6 @@ const TASK_ABORTED_STATUS: u8 = 4;
 const AVAILABLE_ENABLED: u8 = 8;
 const USED_ENABLED: u8 = 16;
 const ALL_FLAGS: u8 = 31;
-
-impl<D> LogicalUnit<D> {
-    /// True when SP of MODE SELECT is known: what hosts set for the unit has a place that survives power loss.
-    pub(crate) fn can_save_mode(&self) -> bool {
-        self.reservations.can_keep()
-    }
-
-    /// What a reset and a restart bring back. The caller has its turn (`TURN`).
-    ///
-    /// *Errors*: it cannot be kept; what was saved before still is.
-    pub(crate) async fn save_mode(&self, parameters: ModeParameters) -> Result<(), Failure> {
-        // The owner decides on WCE.
-        let saved = ModeParameters { write_cache: false, ..parameters };
-        if saved != self.saved_mode.get() {
-            self.keep_mode(saved).await.map_err(keeping_failure)?;
-            self.saved_mode.set(saved);
-        }
-        Ok(())
-    }
-}
 
 impl ModeParameters {
     /// What is to be kept; nothing of the defaults.

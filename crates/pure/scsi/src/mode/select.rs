@@ -2,45 +2,45 @@
 #![warn(clippy::arithmetic_side_effects)]
 
 use super::pages::{ModeParameters, Page, pages};
-use super::{Header, LONG_DESCRIPTOR_BYTES, SHORT_DESCRIPTOR_BYTES, block_descriptor};
-use crate::attention::UnitAttention;
+use super::{Header, LONG_DESCRIPTOR_BYTES, ModePages, SHORT_DESCRIPTOR_BYTES, Setting, block_descriptor};
 use crate::failure::Failure;
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
-use crate::unit::{Job, LogicalUnit};
-use block::{BlockDevice, Geometry, Rope};
+use block::Geometry;
 
 /// SPF in the first byte of a page.
 const SUBPAGE_FORMAT: u8 = 0x40;
 
 const TOO_SHORT: Sense = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) async fn mode_select(&self, job: &Job) -> Result<Rope, Failure> {
+/// What a parameter list asks for: it is taken whole or refused whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Selected {
+    pub before: ModeParameters,
+    pub after: ModeParameters,
+    /// SP: what cannot be kept does not hold either.
+    pub saves: bool,
+}
+
+impl ModePages {
+    /// Reads MODE SELECT; `None` where its list is empty, which changes nothing.
+    pub fn select(&self, job: &Job, setting: Setting) -> Result<Option<Selected>, Failure> {
         if !job.request.cdb.bit(1, 4) {
             // Without PF the list is in a format of the vendor, and this vendor has none.
             return Err(Sense::cdb_bit(1, 4).into());
         }
         let saves = job.request.cdb.bit(1, 0);
-        if saves && !self.can_save_mode() {
+        if saves && !setting.can_save {
             return Err(Sense::cdb_bit(1, 0).into());
         }
         let list = job.whole_data()?;
         if list.is_empty() {
-            return Ok(Rope::new());
+            return Ok(None);
         }
-        let before = self.mode.get();
+        let before = self.get();
         let list = List { bytes: &list, header: Header::of(job.request.cdb), geometry: job.geometry };
-        let after = list.parameters(before, self.tells_space)?;
-        if saves {
-            // What cannot be kept does not hold either: the list is taken whole or refused whole.
-            self.save_mode(after).await?;
-        }
-        if after != before {
-            self.mode.set(after);
-            self.rearm_thresholds(before.thresholds);
-            self.nexuses.establish_for_others(Some(job.nexus), UnitAttention::ModeParametersChanged);
-        }
-        Ok(Rope::new())
+        let after = list.parameters(before, setting.tells_space)?;
+        Ok(Some(Selected { before, after, saves }))
     }
 }
 

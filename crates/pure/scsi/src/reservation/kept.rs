@@ -1,9 +1,9 @@
 //! What of a unit's reservations survives power loss, as bytes. `docs/on-disk.md` has the byte map.
 
-use super::access::ReservationType;
-use super::nexus::{InitiatorPort, ItNexus, NAME_BYTES_MAX};
 use super::state::{Held, REGISTRATIONS_MAX, Registration, State};
-use crate::kept::{NotUnderstood, Reader};
+use crate::conflict::ReservationType;
+use crate::keeper::{NotUnderstood, Reader};
+use crate::nexus::{InitiatorPort, ItNexus, NAME_BYTES_MAX};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

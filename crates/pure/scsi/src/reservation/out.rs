@@ -1,17 +1,15 @@
 //! PERSISTENT RESERVE OUT (SPC-4): its parameter list, and what comes before its status.
 #![warn(clippy::arithmetic_side_effects)]
 
-use super::access::ReservationType;
-use super::nexus::{InitiatorPort, ItNexus, TransportId, pointer};
+use super::Reservations;
 use super::state::{Change, Move, Place, Register};
 use crate::cdb::Cdb;
-use crate::command::{NexusId, Status};
+use crate::conflict::ReservationType;
 use crate::failure::Failure;
 use crate::identity::TargetPort;
-use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::Affected;
-use crate::unit::{Job, LogicalUnit};
-use block::{BlockDevice, Rope};
+use crate::keeper::Persistence;
+use crate::nexus::{InitiatorPort, ItNexus, Nexuses, TransportId, pointer};
+use crate::sense::{AdditionalSense, Sense};
 use std::rc::Rc;
 
 /// The parameter list without TransportIDs, and the longest with them, in bytes.
@@ -107,55 +105,26 @@ impl List<'_> {
     }
 }
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// Does what the service action asks. What is to survive power loss does, and preempted tasks have ended, when it returns.
-    pub(crate) async fn persistent_reserve_out(&self, job: &Job) -> Result<Rope, Failure> {
-        if self.nexuses.is_read_only(job.nexus) {
-            // Who may not write does not decide who may.
-            return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
-        }
-        let (cdb, data) = (job.request.cdb, job.whole_data()?);
-        // It comes through a port as long as it is attached; the tasks of one that is not are aborted.
-        let (asker, port) = self.nexuses.names(job.nexus).ok_or(Status::Busy)?;
-        let place = (asker, port.relative_port);
-        let action = Action::of(cdb);
-        let change = self.change_of(action, cdb, &List(&data), &place, &port)?;
-        let preempted = change.preempted.clone();
-        self.commit_reservations(change).await?;
-        if action == (Action::Preempt { aborts: true }) {
-            self.end_tasks_of(&preempted, job).await;
-        }
-        Ok(Rope::new())
-    }
+/// True when the service action of `cdb` ends the tasks of those whose registrations it takes away.
+pub(crate) fn ends_tasks(cdb: Cdb) -> bool {
+    Action::of(cdb) == (Action::Preempt { aborts: true })
+}
 
-    /// No task of those who were preempted runs any more, but that of `job` itself; they end as [`LogicalUnit::manage`] says.
-    async fn end_tasks_of(&self, preempted: &[Rc<ItNexus>], job: &Job) {
-        let preempted: Vec<_> = preempted.iter().map(|nexus| (nexus.clone(), ())).collect();
-        let tasks_of = |(nexus, ())| {
-            if nexus == job.nexus { Affected::OthersOf(nexus, job.tag) } else { Affected::OfNexus(nexus) }
-        };
-        let preempted = self.nexuses.called(&preempted);
-        let is_other = |one: NexusId| one != job.nexus && preempted.iter().any(|&(nexus, ())| nexus == one);
-        let mut cleared = self.nexuses.clear_incoming(self.mode.get().task_aborted_status, is_other);
-        cleared.extend(self.tasks.nexuses().into_iter().filter(|&one| is_other(one)));
-        let affected: Vec<Affected> = preempted.iter().copied().map(tasks_of).collect();
-        for &affected in &affected {
-            self.tasks.abort(affected, |one| self.aborted_by(job.nexus, one));
-        }
-        self.tell_of_cleared(cleared.into_iter());
-        for affected in affected {
-            self.tasks.ended(affected).await;
-        }
-    }
+/// Who asks for a change of the registrations, and through which port.
+pub(crate) struct Asking<'a> {
+    /// The asking nexus, and the relative identifier of its port.
+    pub place: Place,
+    pub port: &'a TargetPort,
+    pub nexuses: &'a Nexuses,
+    pub persistence: &'a Persistence,
+}
 
-    fn change_of(
-        &self,
-        action: Action,
-        cdb: Cdb,
-        list: &List<'_>,
-        place: &Place,
-        port: &TargetPort,
-    ) -> Result<Change, Failure> {
+impl Reservations {
+    /// What PERSISTENT RESERVE OUT makes of the registrations. Nothing has changed yet.
+    ///
+    /// *Errors*: the status or sense of one that is refused.
+    pub fn change_of(&self, cdb: Cdb, list: &[u8], asking: &Asking<'_>) -> Result<Change, Failure> {
+        let (list, action) = (&List(list), Action::of(cdb));
         let (key, action_key) = list.keys()?;
         let kind = ReservationType::of_cdb(cdb.u8_at(2));
         if !matches!(action, Action::Register { ignores_key: false } | Action::RegisterAndMove)
@@ -163,34 +132,29 @@ impl<D: BlockDevice> LogicalUnit<D> {
         {
             return Err(Sense::parameter(REGISTER_BITS_AT as u16, Some(3)).into());
         }
-        let asker = &place.0;
+        let asker = &asking.place.0;
         match action {
             Action::Register { ignores_key } => {
-                let order = self.register_order(ignores_key, list, asker, port)?;
-                self.reservations.state().register(place, &order)
+                let order = self.register_order(ignores_key, list, asking)?;
+                self.state().register(&asking.place, &order)
             }
-            Action::Reserve => self.reservations.state().reserve(asker, key, kind?),
-            Action::Release => self.reservations.state().release(asker, key, kind?),
-            Action::Clear => self.reservations.state().clear(asker, key),
-            Action::Preempt { .. } => self.reservations.state().preempt(asker, key, action_key, kind),
+            Action::Reserve => self.state().reserve(asker, key, kind?),
+            Action::Release => self.state().release(asker, key, kind?),
+            Action::Clear => self.state().clear(asker, key),
+            Action::Preempt { .. } => self.state().preempt(asker, key, action_key, kind),
             Action::RegisterAndMove => {
-                let order = self.move_order(list, port)?;
-                self.reservations.state().move_to(asker, &order)
+                let order = self.move_order(list, asking)?;
+                self.state().move_to(asker, &order)
             }
         }
     }
 
-    fn register_order(
-        &self,
-        ignores_key: bool,
-        list: &List<'_>,
-        asker: &ItNexus,
-        port: &TargetPort,
-    ) -> Result<Register, Failure> {
+    fn register_order(&self, ignores_key: bool, list: &List<'_>, asking: &Asking<'_>) -> Result<Register, Failure> {
+        let port = asking.port;
         let (key, new_key) = list.keys()?;
         let bits = list.u8(REGISTER_BITS_AT)?;
-        let persists = self.admit_persistence(bits, REGISTER_BITS_AT)?;
-        let other_ports = if bits & ALL_TG_PT == 0 { Vec::new() } else { self.other_ports(port) };
+        let persists = admit_persistence(asking.persistence, bits, REGISTER_BITS_AT)?;
+        let other_ports = if bits & ALL_TG_PT == 0 { Vec::new() } else { asking.persistence.other_ports(port) };
         let at = |initiator: &InitiatorPort, port: &TargetPort| {
             (Rc::new(ItNexus::new(initiator.clone(), port)), port.relative_port)
         };
@@ -202,27 +166,28 @@ impl<D: BlockDevice> LogicalUnit<D> {
         } else {
             let mut others = Vec::new();
             for (id, id_at) in list.transport_ids(REGISTER_IDS_AT)? {
-                let initiator = self.initiator_of(id, id_at)?;
+                let initiator = self.initiator_of(id, id_at, asking.nexuses)?;
                 others.extend(std::iter::once(port).chain(&other_ports).map(|port| at(&initiator, port)));
             }
             Some(others)
         };
-        let at_other_ports = other_ports.iter().map(|port| at(&asker.initiator, port)).collect();
+        let at_other_ports = other_ports.iter().map(|port| at(&asking.place.0.initiator, port)).collect();
         Ok(Register { ignores_key, key, new_key, persists, at_other_ports, others })
     }
 
-    fn move_order(&self, list: &List<'_>, port: &TargetPort) -> Result<Move, Failure> {
+    fn move_order(&self, list: &List<'_>, asking: &Asking<'_>) -> Result<Move, Failure> {
+        let port = asking.port;
         let (key, new_key) = list.keys()?;
         let bits = list.u8(MOVE_BITS_AT)?;
-        let persists = self.admit_persistence(bits, MOVE_BITS_AT)?;
+        let persists = admit_persistence(asking.persistence, bits, MOVE_BITS_AT)?;
         let relative_port = list.array(MOVE_PORT_AT).map(u16::from_be_bytes)?;
         let mut ids = list.transport_ids(MOVE_ID_AT)?.into_iter();
         let (Some((id, id_at)), None) = (ids.next(), ids.next()) else {
             return Err(pointer(MOVE_ID_AT).into());
         };
-        let initiator = self.initiator_of(id, id_at)?;
+        let initiator = self.initiator_of(id, id_at, asking.nexuses)?;
         // The identifier is relative to a target; others that show the unit are meant where the asking one has no such port.
-        let mut others = self.other_ports(port);
+        let mut others = asking.persistence.other_ports(port);
         others.sort_by_key(|other| other.target_name != port.target_name);
         let mut ports = std::iter::once(port).chain(&others);
         let to = ports.find(|port| port.relative_port == relative_port).ok_or(pointer(MOVE_PORT_AT))?;
@@ -230,30 +195,13 @@ impl<D: BlockDevice> LogicalUnit<D> {
         Ok(Move { key, new_key, persists, unregisters: bits & UNREG != 0, to })
     }
 
-    /// APTPL, which is refused where nothing can be kept.
-    fn admit_persistence(&self, bits: u8, at: usize) -> Result<bool, Sense> {
-        let asked = bits & APTPL != 0;
-        if asked && !self.reservations.keeper.is_able() {
-            return Err(Sense::parameter(u16::try_from(at).unwrap_or(u16::MAX), Some(0)));
-        }
-        Ok(asked)
-    }
-
-    /// The other target ports that lead to the unit.
-    fn other_ports(&self, port: &TargetPort) -> Vec<TargetPort> {
-        let name = |port: &TargetPort| (port.target_name.clone(), port.portal_group_tag);
-        let mut ports = self.reservations.target_ports();
-        ports.retain(|other| name(other) != name(port));
-        ports
-    }
-
     /// The initiator port that a TransportID names: one that names a device must leave no choice.
-    fn initiator_of(&self, id: TransportId, at: usize) -> Result<InitiatorPort, Sense> {
+    fn initiator_of(&self, id: TransportId, at: usize, nexuses: &Nexuses) -> Result<InitiatorPort, Sense> {
         match id {
             TransportId::Port(port) => Ok(port),
             TransportId::Device(name) => {
-                let mut known = self.nexuses.initiators();
-                known.extend(self.reservations.state().registrations.keys().map(|nexus| nexus.initiator.clone()));
+                let mut known = nexuses.initiators();
+                known.extend(self.state().registrations.keys().map(|nexus| nexus.initiator.clone()));
                 let mut ports = known.into_iter().filter(|port| port.name == name);
                 match (ports.next(), ports.next()) {
                     (Some(port), None) => Ok(port),
@@ -262,4 +210,13 @@ impl<D: BlockDevice> LogicalUnit<D> {
             }
         }
     }
+}
+
+/// APTPL, which is refused where nothing can be kept.
+fn admit_persistence(persistence: &Persistence, bits: u8, at: usize) -> Result<bool, Sense> {
+    let asked = bits & APTPL != 0;
+    if asked && !persistence.is_able() {
+        return Err(Sense::parameter(u16::try_from(at).unwrap_or(u16::MAX), Some(0)));
+    }
+    Ok(asked)
 }

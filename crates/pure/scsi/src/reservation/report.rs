@@ -1,13 +1,12 @@
 //! PERSISTENT RESERVE IN (SPC-4): who is registered, and who holds what.
 
-use super::access::{ReservationType, Standing};
-use super::nexus::ItNexus;
+use super::Reservations;
 use super::state::{Registration, State};
 use crate::cdb::Cdb;
-use crate::failure::Failure;
+use crate::conflict::{ReservationType, Standing};
+use crate::nexus::ItNexus;
 use crate::reply::Reply;
-use crate::unit::LogicalUnit;
-use block::{BlockDevice, Rope};
+use block::Rope;
 
 /// What an answer says before its list: PRGENERATION and ADDITIONAL LENGTH.
 const HEADER_BYTES: usize = 8;
@@ -21,16 +20,17 @@ const PERSISTS_CAPABLE: u8 = 0x01;
 const TYPES_VALID: u8 = 0x80 | 0x30;
 const PERSISTS_ACTIVATED: u8 = 0x01;
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) fn persistent_reserve_in(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
-        let state = self.reservations.state();
+impl Reservations {
+    /// Answers PERSISTENT RESERVE IN of a unit that can keep what is registered if `can_persist`.
+    pub fn report(&self, cdb: Cdb, allocation: u64, can_persist: bool) -> Rope {
+        let state = self.state();
         let reply = match cdb.u8_at(1) & 0x1F {
             0x00 => read_keys(&state),
             0x01 => read_reservation(&state),
-            0x02 => report_capabilities(self.reservations.keeper.is_able(), state.persists),
+            0x02 => report_capabilities(can_persist, state.persists),
             _ => read_full_status(&state, allocation),
         };
-        Ok(reply.cut(allocation))
+        reply.cut(allocation)
     }
 }
 

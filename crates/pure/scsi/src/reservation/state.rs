@@ -1,11 +1,11 @@
 //! Registrations and the persistent reservation of a logical unit, and what each service action of PERSISTENT RESERVE OUT
 //! makes of them (SPC-4, persistent reservations). Nothing here waits, and a refused action changes nothing.
 
-use super::access::{ReservationType, Standing};
-use super::nexus::ItNexus;
-use crate::attention::UnitAttention;
 use crate::command::Status;
+use crate::conflict::{ReservationType, Standing};
 use crate::failure::Failure;
+use crate::nexus::ItNexus;
+use crate::nexus::UnitAttention;
 use crate::sense::{AdditionalSense, Sense};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -214,6 +214,7 @@ impl State {
         if self.held.as_ref().is_some_and(|held| held.kind != kind) {
             change.tell_registrants(asker, UnitAttention::ReservationsReleased);
         }
+        assert!(change.after.registrations.contains_key(asker), "who preempts stays registered");
         change.after.held = Some(Held::by(asker, kind));
         change
     }
@@ -240,6 +241,21 @@ impl State {
         Ok(change)
     }
 
+    /// What holds between two service actions, and after a restart.
+    pub fn assert_sound(&self) {
+        assert!(self.registrations.len() <= REGISTRATIONS_MAX, "registrations are bounded");
+        assert!(self.registrations.values().all(|one| one.key != 0), "a registration has a key");
+        let Some(Held { kind, holder }) = &self.held else { return };
+        assert_eq!(
+            kind.is_held_by_all(),
+            holder.is_none(),
+            "one nexus holds the reservation unless all registrants do"
+        );
+        assert!(!self.registrations.is_empty(), "a reservation ends with the last registration");
+        let is_registered = holder.as_ref().is_none_or(|holder| self.registrations.contains_key(holder));
+        assert!(is_registered, "the holder is registered");
+    }
+
     fn unchanged(&self) -> Change {
         Change { after: self.clone(), told: Vec::new(), preempted: Vec::new() }
     }
@@ -257,17 +273,17 @@ impl State {
     }
 
     fn enter(&mut self, (nexus, relative_port): &Place, key: u64) {
+        assert_ne!(key, 0, "a key of zero takes a registration back");
         self.registrations.insert(nexus.clone(), Registration { key, relative_port: *relative_port });
     }
 
     fn admit_size(&self) -> Result<(), Failure> {
-        if self.registrations.len() <= REGISTRATIONS_MAX { Ok(()) } else { Err(insufficient().into()) }
+        if self.registrations.len() <= REGISTRATIONS_MAX {
+            Ok(())
+        } else {
+            Err(Sense::illegal(AdditionalSense::INSUFFICIENT_REGISTRATION_RESOURCES).into())
+        }
     }
-}
-
-/// 55/04: there is no room for another registration.
-pub(crate) fn insufficient() -> Sense {
-    Sense::illegal(AdditionalSense::INSUFFICIENT_REGISTRATION_RESOURCES)
 }
 
 impl Held {

@@ -10,7 +10,7 @@ mod reserve;
 use super::*;
 use crate::rig::*;
 use crate::sense::AdditionalSense;
-use crate::{Options, Outcome, TaskAttribute};
+use crate::{LogicalUnit, NotKept, Options, Outcome, TaskAttribute};
 
 pub(super) const THIRD: NexusId = NexusId(3);
 

@@ -3,7 +3,7 @@
 
 use super::State;
 use crate::cdb::Cdb;
-use crate::kept::{NotUnderstood, Reader};
+use crate::keeper::{NotUnderstood, Reader};
 use crate::sense::Sense;
 use block::{Blocks, Lba};
 
@@ -94,7 +94,9 @@ impl Method {
 
     /// What a block of `block_bytes` holds after pass `pass`, which counts from zero.
     pub fn block(&self, pass: u8, block_bytes: usize) -> Vec<u8> {
+        assert!(pass < self.passes(), "there are only so many passes");
         let Self::Overwrite { pattern, passes, inverts } = self else { return vec![0; block_bytes] };
+        assert!(!pattern.is_empty(), "OVERWRITE has a pattern");
         let is_inverse = *inverts && passes.wrapping_sub(pass) % 2 == 0;
         let mask = if is_inverse { 0xFF } else { 0x00 };
         pattern.iter().cycle().take(block_bytes).map(|byte| byte ^ mask).collect()

@@ -1,12 +1,10 @@
 //! The short way of READ and WRITE: nobody holds them back, and the device does them without waiting.
 
 use super::LogicalUnit;
-use super::execute::{assert_whole, is_forced};
 use crate::command::{CommandRef, NexusId, Outcome, TaskAttribute};
-use crate::failure::Failure;
 use crate::operation::Verb;
-use crate::request::{Request, Shape};
-use block::{BlockDevice, Extent, Geometry, Lba, Rope};
+use crate::shape::Shape;
+use block::{BlockDevice, Geometry, Rope};
 
 /// READ and WRITE of 10, 12 and 16 bytes.
 const SHORT: [u8; 6] = [0x28, 0x2A, 0x88, 0x8A, 0xA8, 0xAA];
@@ -20,16 +18,19 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if !is_short || command.attribute != TaskAttribute::Simple || !self.tasks.lets_pass() {
             return None;
         }
-        let geometry = self.device.geometry();
+        let geometry = self.medium.geometry();
         let request = match self.admit(nexus, command.cdb, &self.shape_of_transfers(geometry)) {
             Ok(request) if request.extent.is_empty() => return None,
             Ok(request) => request,
             Err(failure) => return Some(self.failed(failure)),
         };
         if request.operation.verb == Verb::Read {
-            return Some(Outcome::good(self.read_at_once(request.extent, geometry)?));
+            return Some(Outcome::good(self.medium.read_at_once(request.extent, geometry)?));
         }
-        let answer = self.write_at_once(&request, command.data_out, geometry)?;
+        if command.data_out.len() as u64 != request.need.data_out {
+            return None;
+        }
+        let answer = self.medium.write_at_once(request.extent, command.data_out, request.is_forced(), geometry)?;
         Some(answer.map_or_else(|failure| self.failed(failure), |()| Outcome::good(Rope::new())))
     }
 
@@ -42,26 +43,5 @@ impl<D: BlockDevice> LogicalUnit<D> {
             transfer_bytes_max: self.options.transfer_bytes_max,
             ..Shape::default()
         }
-    }
-
-    #[inline]
-    fn read_at_once(&self, extent: Extent, geometry: Geometry) -> Option<Rope> {
-        // What is behind an error is found on the long way.
-        let data = self.device.read_at_once(extent)?.ok()?;
-        assert_whole(&data, extent, geometry);
-        self.counters.count_read(extent.len.0);
-        Some(data)
-    }
-
-    #[inline]
-    fn write_at_once(&self, request: &Request, data: &[u8], geometry: Geometry) -> Option<Result<(), Failure>> {
-        let must_flush = geometry.volatile_cache && (is_forced(request) || !self.mode.get().write_cache);
-        if must_flush || data.len() as u64 != request.need.data_out {
-            return None;
-        }
-        let start: Lba = request.extent.start;
-        let written = self.device.write_at_once(start, data)?;
-        self.about_to_write(start, data.len());
-        Some(self.check_changed(request.extent, written).map(|_written| self.counters.count_write(data.len())))
     }
 }

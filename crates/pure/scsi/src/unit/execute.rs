@@ -1,41 +1,26 @@
 //! The way of a command through the unit: told, understood, let in, done.
 
 use super::LogicalUnit;
-use crate::absent;
-use crate::alua::ACCESS_TURN;
 use crate::cdb::Cdb;
-use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute, TaskTag};
+use crate::command::{Command, NexusId, Outcome, Status, TaskAttribute};
+use crate::copy::Asked;
 use crate::defects;
-use crate::failure::{Failure, read_failure, read_sense, within, write_failure};
+use crate::failure::Failure;
+use crate::judge;
 use crate::lun::Lun;
+use crate::medium::diagnostic::send_diagnostic;
+use crate::medium::lba_status::lba_status;
+use crate::medium::unmap::unmap;
+use crate::medium::write_same::write_same;
+use crate::medium::{capacity, compare, verify};
 use crate::operation::{Operation, Verb};
-use crate::request::{Request, Shape};
-use crate::reservation::TURN;
-use crate::sanitize::EVERYTHING;
+use crate::request::{Job, Request, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::task_set::{Claim, Ticket};
-use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, View, Written};
+use crate::shape::Shape;
+use crate::task_set::{ACCESS_TURN, Claim, EVERYTHING, TURN, Ticket};
+use crate::{absent, report};
+use block::{BlockDevice, Extent, Geometry, Lba, Rope, View};
 use std::future::{Future, poll_fn};
-
-/// How many bad places a READ looks behind for blocks that it can still send.
-const BAD_PLACES_MAX: usize = 8;
-
-/// A command that is neither READ nor WRITE, on its way.
-pub(crate) struct Job {
-    pub nexus: NexusId,
-    pub tag: TaskTag,
-    pub request: Request,
-    pub data_out: View,
-    pub data_out_expected: u64,
-    pub geometry: Geometry,
-}
-
-/// What was read is what was asked for.
-#[inline]
-pub(super) fn assert_whole(data: &Rope, extent: Extent, geometry: Geometry) {
-    let bytes = extent.len.bytes(geometry.block_bytes);
-    assert_eq!(data.len() as u64, bytes, "a device reads exactly the blocks that it is asked for");
-}
 
 /// What is left to do for a task that was let in. Small, for it is moved with every command.
 enum Work {
@@ -62,8 +47,8 @@ impl<D: BlockDevice> LogicalUnit<D> {
                 Ok((ticket, work)) => match poll_fn(|cx| ticket.poll_begun(cx)).await {
                     Ok(()) => {
                         let answer = match self.look_again(work) {
-                            Ok(Work::Read(extent)) => self.read(extent).await,
-                            Ok(Work::Write(start, data, fua)) => self.write(start, data, fua).await,
+                            Ok(Work::Read(extent)) => self.medium.read(extent).await,
+                            Ok(Work::Write(start, data, fua)) => self.medium.write(start, data, fua).await,
                             Ok(Work::Other(job)) => Box::pin(self.perform(*job, &ticket)).await,
                             Ok(Work::Waited(_)) => unreachable!("it was looked at again once"),
                             Err(failure) => Err(failure),
@@ -81,7 +66,7 @@ impl<D: BlockDevice> LogicalUnit<D> {
 
     pub(super) fn failed(&self, failure: Failure) -> Outcome {
         if matches!(failure, Failure::Status(Status::ReservationConflict)) {
-            self.counters.count_conflict();
+            self.medium.counters().count_conflict();
         }
         failure.outcome(self.mode.get().descriptor_sense)
     }
@@ -90,26 +75,27 @@ impl<D: BlockDevice> LogicalUnit<D> {
     fn look_again(&self, work: Work) -> Result<Work, Failure> {
         let Work::Waited(waited) = work else { return Ok(work) };
         let (nexus, request, work) = *waited;
-        self.check_access(nexus, request.operation)?;
-        self.check_reservation(nexus, request.operation.access, request.cdb)?;
-        self.check_sanitize(request.operation)?;
+        self.port_groups.check(nexus, request.operation, &self.nexuses)?;
+        self.reservations.check(nexus, request.operation.access, request.cdb, &self.nexuses)?;
+        self.sanitize.check(request.operation, || self.medium.geometry().blocks)?;
         Ok(work)
     }
 
     /// Judges the command and lets it into the task set.
     fn enter(&self, nexus: NexusId, command: Command) -> Result<(Ticket<'_>, Work), Failure> {
-        let geometry = self.device.geometry();
+        let geometry = self.medium.geometry();
         let request = self.admit(nexus, command.cdb, &self.shape_of(geometry))?;
         if is_backwards(&command, &request) {
             return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
         }
+        assert!(geometry.all().contains(request.extent), "a command is admitted to blocks that are there");
         let claim = claim_of(nexus, &command, &request, geometry)?;
         let Command { tag, data_out, data_out_expected, .. } = command;
         let work = match request.operation.verb {
             Verb::Read => Work::Read(request.extent),
             Verb::Write => {
                 let data = blocks_of(data_out, data_out_expected, request.need.data_out, geometry)?;
-                Work::Write(request.extent.start, data, is_forced(&request))
+                Work::Write(request.extent.start, data, request.is_forced())
             }
             _ => Work::Other(Box::new(Job { nexus, tag, request, data_out, data_out_expected, geometry })),
         };
@@ -130,18 +116,18 @@ impl<D: BlockDevice> LogicalUnit<D> {
             return Err(attention.sense().into());
         }
         let operation = operation?;
-        self.check_access(nexus, operation)?;
-        self.check_reservation(nexus, operation.access, cdb)?;
-        self.check_sanitize(operation)?;
-        self.check_medium(operation)?;
+        self.port_groups.check(nexus, operation, &self.nexuses)?;
+        self.reservations.check(nexus, operation.access, cdb, &self.nexuses)?;
+        self.sanitize.check(operation, || self.medium.geometry().blocks)?;
+        self.readiness.check(operation)?;
         if operation.writes() {
             self.check_writable(nexus)?;
         }
-        Ok(Request::parse(operation, cdb, shape)?)
+        Ok(judge::request_of(operation, cdb, shape)?)
     }
 
     /// True when `nexus` may not write, or nobody may.
-    pub(crate) fn is_read_only(&self, nexus: NexusId) -> bool {
+    pub(super) fn is_read_only(&self, nexus: NexusId) -> bool {
         self.options.read_only || self.nexuses.is_read_only(nexus)
     }
 
@@ -156,193 +142,65 @@ impl<D: BlockDevice> LogicalUnit<D> {
         }
     }
 
-    async fn read(&self, extent: Extent) -> Result<Rope, Failure> {
-        if extent.is_empty() {
-            self.counters.count_read(0);
-            return Ok(Rope::new());
-        }
-        let read = self.device.read(extent).await;
-        match self.check_read(extent, read) {
-            Ok(data) => {
-                self.counters.count_read(extent.len.0);
-                Ok(data)
-            }
-            Err(error) if error.kind == IoErrorKind::Medium => Err(Box::pin(self.read_before(extent, error)).await),
-            Err(error) => Err(read_failure(error)),
-        }
-    }
-
-    /// Reads what of `extent` lies before the blocks that `error` names, which are then the first bad ones: an
-    /// initiator keeps what comes before the block that INFORMATION names.
-    async fn read_before(&self, extent: Extent, mut error: IoError) -> Failure {
-        for _ in 0..BAD_PLACES_MAX {
-            let before = Extent { len: error.extent.start - extent.start, ..extent };
-            if before.is_empty() {
-                break;
-            }
-            let read = self.device.read(before).await;
-            match self.check_read(before, read) {
-                Ok(data) => return Failure::CheckBehind(Box::new((read_sense(error), data))),
-                // Worse than it looked: there is a bad place before it, or no device.
-                Err(earlier) => error = earlier,
-            }
-            if error.kind != IoErrorKind::Medium {
-                return read_failure(error);
-            }
-        }
-        // Nothing is sent, so no block may be taken for one that was read.
-        read_failure(error.at(extent))
-    }
-
-    /// Reads blocks, at least one, for whatever command.
-    pub(crate) async fn read_blocks(&self, extent: Extent) -> Result<Rope, Failure> {
-        let read = self.device.read(extent).await;
-        self.check_read(extent, read).map_err(read_failure)
-    }
-
-    /// What the device made of reading `extent`: counted, and placed within it.
-    fn check_read(&self, extent: Extent, read: Result<Rope, IoError>) -> Result<Rope, IoError> {
-        match read {
-            Ok(data) => {
-                assert_whole(&data, extent, self.device.geometry());
-                Ok(data)
-            }
-            Err(error) => {
-                self.counters.count_read_error();
-                Err(within(extent, error))
-            }
-        }
-    }
-
-    /// Writes `data` from `start` on and makes it stable, unless WCE is one and `fua` is not; counts it as a WRITE.
-    pub(crate) async fn write(&self, start: Lba, data: View, fua: bool) -> Result<Rope, Failure> {
-        let bytes = data.len();
-        if bytes > 0 {
-            self.about_to_write(start, bytes);
-            // Not by way of `write_blocks`, whose future would hold the data once more.
-            let written = self.device.write(start, data).await;
-            let written = self.check_written(start, bytes, written)?;
-            if fua || !self.mode.get().write_cache {
-                self.make_stable(written).await?;
-            }
-        }
-        self.counters.count_write(bytes);
-        Ok(Rope::new())
-    }
-
-    /// WRITE ATOMIC (16) of SBC-4. The task set lets nobody else see its blocks meanwhile, and the device leaves them old or new.
-    async fn write_atomic(&self, job: &Job) -> Result<Rope, Failure> {
-        let (extent, data) = (job.request.extent, job.whole_data()?);
-        let bytes = data.len();
-        if !extent.is_empty() {
-            self.tokens.cancel(extent);
-            let written = self.device.write_atomic(extent.start, data).await;
-            let written = self.check_changed(extent, written)?;
-            if job.request.cdb.bit(1, 3) || !self.mode.get().write_cache {
-                self.make_stable(written).await?;
-            }
-        }
-        self.counters.count_write(bytes);
-        Ok(Rope::new())
-    }
-
-    pub(crate) async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
-        let bytes = data.len();
-        self.about_to_write(start, bytes);
-        let written = self.device.write(start, data).await;
-        self.check_written(start, bytes, written)
-    }
-
-    /// What stands for one of the blocks that `bytes` from `start` on fill is not valid any more.
-    pub(super) fn about_to_write(&self, start: Lba, bytes: usize) {
-        if self.tokens.are_some_valid() {
-            let blocks = bytes as u64 / u64::from(self.device.geometry().block_bytes);
-            self.tokens.cancel(Extent { start, len: Blocks(blocks) });
-        }
-    }
-
-    /// What the device made of writing `bytes` from `start` on.
-    fn check_written(&self, start: Lba, bytes: usize, written: Result<Written, IoError>) -> Result<Written, Failure> {
-        let blocks = bytes as u64 / u64::from(self.device.geometry().block_bytes);
-        self.check_changed(Extent { start, len: Blocks(blocks) }, written)
-    }
-
-    pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, Failure> {
-        self.tokens.cancel(extent);
-        let written = self.device.discard(extent).await;
-        self.check_changed(extent, written)
-    }
-
-    /// What the device made of writing or discarding `extent`: counted, placed within it, and held against the
-    /// thresholds.
-    pub(crate) fn check_changed(&self, extent: Extent, written: Result<Written, IoError>) -> Result<Written, Failure> {
-        self.check_thresholds();
-        written.map_err(|error| self.write_error(within(extent, error)))
-    }
-
-    /// What was written survives power loss.
-    pub(crate) async fn make_stable(&self, written: Written) -> Result<(), Failure> {
-        if self.device.geometry().volatile_cache { self.flush(written).await } else { Ok(()) }
-    }
-
-    pub(crate) async fn flush(&self, written: Written) -> Result<(), Failure> {
-        match self.device.flush(written).await {
-            Ok(_stable) => Ok(()),
-            Err(error) => Err(self.write_error(error)),
-        }
-    }
-
-    fn write_error(&self, error: IoError) -> Failure {
-        self.counters.count_write_error();
-        write_failure(error)
-    }
-
     /// Everything but READ and WRITE.
     async fn perform(&self, job: Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
-        let (cdb, allocation) = (job.request.cdb, job.request.need.data_in);
+        let (medium, nexuses, tasks) = (&self.medium, &*self.nexuses, &self.tasks);
+        let (nexus, cdb, allocation, geometry) = (job.nexus, job.request.cdb, job.request.need.data_in, job.geometry);
+        let asked = Asked { job: &job, ticket, identity: &self.identity, nexuses };
         match job.request.operation.verb {
             Verb::Read | Verb::Write => unreachable!("READ and WRITE do not come here"),
             // The extent was checked; what fits into no cache is not fetched, and that is GOOD (SBC-4 PRE-FETCH).
             Verb::PreFetch | Verb::TestUnitReady => Ok(Rope::new()),
-            Verb::Inquiry => self.inquire(job.nexus, cdb, allocation),
+            Verb::Inquiry => self.described_to(nexus).inquire(cdb, allocation),
             Verb::ReportLuns => {
-                self.lun_inventory_reported(job.nexus);
+                self.lun_inventory_reported(nexus);
                 Ok(absent::luns_of(cdb, &[Lun::of(0)])?)
             }
-            Verb::RequestSense => Ok(self.request_sense(job.nexus, cdb)),
-            Verb::ReadCapacity10 => Ok(self.read_capacity_10(job.geometry)),
-            Verb::GetLbaStatus => self.lba_status(&job, ticket).await,
-            Verb::ReadCapacity16 => Ok(self.read_capacity_16(job.geometry, allocation)),
-            Verb::ModeSense => self.mode_sense(&job),
+            Verb::RequestSense => Ok(self.request_sense(nexus, cdb)),
+            Verb::ReadCapacity10 => Ok(capacity::read_capacity_10(geometry)),
+            Verb::ReadCapacity16 => Ok(capacity::read_capacity_16(geometry, medium.provisioning(), allocation)),
+            Verb::GetLbaStatus => lba_status(medium, &job, ticket).await,
+            Verb::ModeSense => self.mode.sense(&job, self.setting(), self.is_read_only(nexus)),
             Verb::ModeSelect => self.mode_select(&job).await,
-            Verb::LogSense => self.log_sense(cdb, allocation),
-            Verb::ReportSupportedOperationCodes => self.report_operations(cdb, allocation),
-            Verb::ReportTargetPortGroups => self.report_target_port_groups(job.nexus, cdb, allocation),
+            Verb::LogSense => self.logged().sense(cdb, allocation),
+            Verb::ReportSupportedOperationCodes => report::report_operations(self.shape().offered(), cdb, allocation),
+            Verb::ReportSupportedTaskManagement => report::report_task_management(cdb, allocation),
+            Verb::ReportTargetPortGroups => self.port_groups.report(cdb, allocation, &self.groups_beside(nexus)?),
             Verb::SetTargetPortGroups => self.set_target_port_groups(&job).await,
-            Verb::ReportSupportedTaskManagement => self.report_task_management(cdb, allocation),
-            Verb::StartStopUnit if self.medium.is_removable() => self.start_stop_removable(job.nexus, cdb).await,
-            Verb::StartStopUnit => self.start_stop(cdb).await,
-            Verb::SendDiagnostic => self.send_diagnostic(cdb).await,
-            Verb::PreventAllow => Ok(self.prevent_allow(job.nexus, cdb)),
+            Verb::StartStopUnit if self.readiness.is_removable() => {
+                self.readiness.start_stop_removable(nexus, cdb, medium, nexuses).await
+            }
+            Verb::StartStopUnit => self.readiness.start_stop(cdb, medium).await,
+            Verb::SendDiagnostic => send_diagnostic(medium, cdb).await,
+            Verb::PreventAllow => {
+                self.readiness.prevent_allow(nexus, cdb);
+                Ok(Rope::new())
+            }
             Verb::ReadDefectData => Ok(defects::read_defect_data(cdb, allocation)),
-            Verb::SynchronizeCache => self.synchronize_cache().await,
-            Verb::Verify => self.verify(&job).await,
-            Verb::WriteAndVerify => self.write_and_verify(&job).await,
-            Verb::WriteAtomic => self.write_atomic(&job).await,
-            Verb::WriteSame => self.write_same(&job, ticket).await,
-            Verb::Unmap => self.unmap(&job, ticket).await,
-            Verb::ExtendedCopy => self.extended_copy(&job, ticket).await,
-            Verb::ReceiveCopyResults => self.receive_copy_results(job.nexus, cdb, allocation),
-            Verb::PopulateToken => self.populate_token(&job).await,
-            Verb::WriteUsingToken => self.write_using_token(&job, ticket).await,
-            Verb::CopyOperationAbort => self.copy_operation_abort(&job).await,
-            Verb::CompareAndWrite => self.compare_and_write(&job, ticket).await,
-            Verb::OrWrite => self.or_write(&job, ticket).await,
-            Verb::PersistentReserveIn => self.persistent_reserve_in(cdb, allocation),
+            Verb::SynchronizeCache => medium.synchronize_cache().await,
+            Verb::Verify => verify::verify(medium, &job).await,
+            Verb::WriteAndVerify => verify::write_and_verify(medium, &job).await,
+            Verb::WriteAtomic => {
+                let (extent, is_forced) = (job.request.extent, job.request.is_forced());
+                medium.write_atomic(extent, job.whole_data()?, is_forced).await
+            }
+            Verb::WriteSame => write_same(medium, &job, ticket).await,
+            Verb::Unmap => unmap(medium, &job, ticket).await,
+            Verb::ExtendedCopy => self.copies.extended_copy(&asked).await,
+            Verb::ReceiveCopyResults => self.copies.results(nexus, cdb, allocation, geometry.block_bytes),
+            Verb::PopulateToken => self.copies.populate_token(&asked, medium.tokens()).await,
+            Verb::WriteUsingToken => {
+                let zeros = async |asker: &_, extent| self.copy_zeros(asker, extent, ticket).await;
+                self.copies.write_using_token(&asked, zeros).await
+            }
+            Verb::CopyOperationAbort => self.copies.abort(&job, tasks).await,
+            Verb::CompareAndWrite => compare::compare_and_write(medium, &job, ticket).await,
+            Verb::OrWrite => compare::or_write(medium, &job, ticket).await,
+            Verb::PersistentReserveIn => Ok(self.reservations.report(cdb, allocation, self.persistence.is_able())),
             Verb::PersistentReserveOut => self.persistent_reserve_out(&job).await,
-            Verb::Reserve => self.reserve(job.nexus),
-            Verb::Release => self.release(job.nexus),
-            Verb::Sanitize => self.sanitize(&job, ticket).await,
+            Verb::Reserve => self.reservations.reserve(nexus, nexuses),
+            Verb::Release => self.reservations.release(nexus, nexuses),
+            Verb::Sanitize => self.sanitize.order(&job, ticket, medium, async || self.keep(self.kept()).await).await,
         }
     }
 }
@@ -373,46 +231,4 @@ fn claim_of(nexus: NexusId, command: &Command, request: &Request, geometry: Geom
 /// that says that it has none at all is believed.
 fn is_backwards(command: &Command, request: &Request) -> bool {
     request.need.data_out > 0 && command.data_out_expected == 0 && command.data_in_expected > 0
-}
-
-/// FUA of a WRITE. It is in the second byte of every one but WRITE (6), whose second byte is of its address.
-pub(super) fn is_forced(request: &Request) -> bool {
-    request.cdb.operation_code() >= 0x20 && request.cdb.bit(1, 3)
-}
-
-/// The data that came with a command which needs `need` bytes: as much of it as the initiator has.
-///
-/// *Errors*: BUSY when data that the initiator has was not brought along (it was judged against an
-/// older shape of the unit): nothing is done, and the initiator asks again.
-pub(crate) fn data_of(data_out: View, expected: u64, need: u64) -> Result<View, Failure> {
-    let given = usize::try_from(need.min(expected)).map_err(|_| Status::Busy)?;
-    if data_out.len() < given {
-        return Err(Status::Busy.into());
-    }
-    Ok(if data_out.len() == given { data_out } else { data_out.slice(..given) })
-}
-
-/// The blocks that came: all of them, or the first when the initiator has fewer than it names.
-///
-/// *Errors*: 0E/03 when what it has is no whole number of blocks; nothing is written then.
-pub(crate) fn blocks_of(data_out: View, expected: u64, need: u64, geometry: Geometry) -> Result<View, Failure> {
-    let data = data_of(data_out, expected, need)?;
-    if data.len().is_multiple_of(geometry.block_bytes as usize) {
-        Ok(data)
-    } else {
-        Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into())
-    }
-}
-
-impl Job {
-    /// The whole parameter list or data, exactly as long as the CDB says.
-    ///
-    /// *Errors*: 0E/03 when the initiator has less.
-    pub fn whole_data(&self) -> Result<View, Failure> {
-        let need = self.request.need.data_out;
-        if self.data_out_expected < need {
-            return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());
-        }
-        data_of(self.data_out.clone(), self.data_out_expected, need)
-    }
 }

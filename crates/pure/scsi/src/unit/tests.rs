@@ -1,9 +1,21 @@
 //! READ and WRITE, unit attentions, protection, errors: the way of every command.
 
+use crate::alua::PortGroups;
+use crate::copy::Copies;
 use crate::rig::*;
 use crate::*;
 use block::{BlockDevice, IoErrorKind};
 use std::rc::Rc;
+
+impl<D> LogicalUnit<D> {
+    pub(crate) fn port_groups(&self) -> &PortGroups {
+        &self.port_groups
+    }
+
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.copies
+    }
+}
 
 const TEST_UNIT_READY: [u8; 6] = [0; 6];
 

@@ -165,7 +165,7 @@ fn properties_reach_most_operations_with_good() {
         if run(&unit, HOST, &cdb, &[0x11; 2 * BLOCK]).status == Status::Good {
             done.insert(cdb[0]);
         }
-        unit.stopped.set(false);
+        unit.readiness.reset();
     }
     assert!(done.len() >= 32, "only {} operations got through: {done:02x?}", done.len());
 }

@@ -1,9 +1,9 @@
 //! SEND DIAGNOSTIC (SPC-4): the default self-test, and no diagnostic pages.
 
+use super::Medium;
 use crate::cdb::Cdb;
 use crate::failure::Failure;
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::unit::LogicalUnit;
 use block::{BlockDevice, Blocks, Extent, Lba, Rope};
 
 /// Refuses every self-test but the default one, and diagnostic pages.
@@ -14,21 +14,19 @@ pub(crate) fn check_self_test(cdb: Cdb) -> Result<(), Sense> {
     if cdb.u16_at(3) != 0 { Err(Sense::cdb_byte(3)) } else { Ok(()) }
 }
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// The default self-test: the first and the last block can be read, and what was written is stable.
-    ///
-    /// *Errors*: 3E/03 when they cannot.
-    pub(crate) async fn send_diagnostic(&self, cdb: Cdb) -> Result<Rope, Failure> {
-        if cdb.bit(1, 2) {
-            let blocks = self.device.geometry().blocks;
-            for start in [Lba(0), Lba(blocks.0.saturating_sub(1))] {
-                let read = self.device.read(Extent { start, len: Blocks(1) }).await;
-                read.map_err(|_| Sense::new(SenseKey::HardwareError, AdditionalSense::SELF_TEST_FAILED))?;
-            }
-            self.synchronize_cache().await?;
+/// The default self-test: the first and the last block can be read, and what was written is stable.
+///
+/// *Errors*: 3E/03 when they cannot.
+pub(crate) async fn send_diagnostic<D: BlockDevice>(medium: &Medium<D>, cdb: Cdb) -> Result<Rope, Failure> {
+    if cdb.bit(1, 2) {
+        let blocks = medium.geometry().blocks;
+        for start in [Lba(0), Lba(blocks.0.saturating_sub(1))] {
+            let read = medium.device().read(Extent { start, len: Blocks(1) }).await;
+            read.map_err(|_| Sense::new(SenseKey::HardwareError, AdditionalSense::SELF_TEST_FAILED))?;
         }
-        Ok(Rope::new())
+        medium.synchronize_cache().await?;
     }
+    Ok(Rope::new())
 }
 
 #[cfg(test)]

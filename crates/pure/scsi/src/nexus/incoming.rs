@@ -42,6 +42,7 @@ impl Incoming {
 
     /// The unit's blocks have this size, and keep it.
     pub(crate) fn tell_block_bytes(&self, bytes: u32) {
+        assert!(bytes > 0, "zero stands for a unit that has not heard of the nexus");
         self.block_bytes.store(bytes, Ordering::Relaxed);
     }
 
@@ -77,6 +78,7 @@ impl Waiting {
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.incoming.waiting.fetch_sub(1, Ordering::AcqRel);
+        let before = self.incoming.waiting.fetch_sub(1, Ordering::AcqRel);
+        assert!(before > 0, "who waits was counted");
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! Whoever shows all of its bytes may read the blocks, if it sees the unit and may read it; half of them are random.
 
+use crate::designator::target_device_designator;
 use crate::identity::{Identity, TargetPort};
-use crate::inquiry::vpd::target_device_designator;
 use crate::reply::Reply;
 use crate::sense::{AdditionalSense, Sense};
 use block::Extent;
@@ -12,20 +12,20 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(super) const TOKEN_BYTES: usize = 512;
+pub(crate) const TOKEN_BYTES: usize = 512;
 /// The bytes of a token that nobody can guess.
-pub(super) const SECRET_BYTES: usize = 256;
+pub(crate) const SECRET_BYTES: usize = 256;
 
 /// ROD TYPE: point in time copy, change vulnerable.
-pub(super) const CHANGE_VULNERABLE: u32 = 0x0080_0001;
+pub(crate) const CHANGE_VULNERABLE: u32 = 0x0080_0001;
 /// The block device zero ROD token (SBC-3).
-pub(super) const ZERO: u32 = 0xFFFF_0001;
+pub(crate) const ZERO: u32 = 0xFFFF_0001;
 /// ROD TOKEN LENGTH of both.
 const LENGTH: u16 = (TOKEN_BYTES - 8) as u16;
 
 /// How long a token lasts that nobody uses: where nobody says, and at the most, in seconds.
-pub(super) const INACTIVITY_DEFAULT_S: u32 = 60;
-pub(super) const INACTIVITY_MAX_S: u32 = 600;
+pub(crate) const INACTIVITY_DEFAULT_S: u32 = 60;
+pub(crate) const INACTIVITY_MAX_S: u32 = 600;
 /// Tokens of one unit that are valid, and those of which it is known why they are not.
 const TOKENS_MAX: usize = 256;
 const ENDED_MAX: usize = 256;
@@ -37,7 +37,7 @@ const TARGET_AT: usize = 128;
 const TARGET_BYTES: usize = 128;
 
 /// A token as it is sent.
-pub(super) type TokenBytes = Box<[u8; TOKEN_BYTES]>;
+pub(crate) type TokenBytes = Box<[u8; TOKEN_BYTES]>;
 
 /// The tokens that stand for blocks of one unit.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ struct Token {
 }
 
 /// What a token is to stand for.
-pub(super) struct Represented<'a> {
+pub(crate) struct Represented<'a> {
     pub identity: &'a Identity,
     pub port: &'a TargetPort,
     pub block_bytes: u32,
@@ -71,7 +71,7 @@ impl Tokens {
     /// A new token, of `secret` and what everybody may know.
     ///
     /// *Errors*: 55/0D when there are as many as there may be.
-    pub(super) fn make(
+    pub(crate) fn make(
         &self,
         represented: Represented<'_>,
         secret: &[u8; SECRET_BYTES],
@@ -87,15 +87,17 @@ impl Tokens {
         self.count.set(number);
         let bytes = emit(number, &represented, secret);
         let token = Token { bytes: bytes.clone(), extents: represented.extents, inactivity, used: now, ended: None };
-        self.made.borrow_mut().insert(number, token);
+        let before = self.made.borrow_mut().insert(number, token);
+        assert!(before.is_none(), "a token has a number of its own");
         self.valid.set(self.valid.get() + 1);
+        assert!(self.valid.get() <= TOKENS_MAX, "valid tokens are bounded");
         Ok(bytes)
     }
 
     /// What the token stands for, and it is in use now; when it is `deleted`, it is not valid any more.
     ///
     /// *Errors*: 23/04 for what never was one of ours, 23/07 to 23/09 for what is not any more.
-    pub(super) fn open(&self, bytes: &[u8; TOKEN_BYTES], deleted: bool, now: Duration) -> Result<Vec<Extent>, Sense> {
+    pub(crate) fn open(&self, bytes: &[u8; TOKEN_BYTES], deleted: bool, now: Duration) -> Result<Vec<Extent>, Sense> {
         self.expire(now);
         let unknown = Sense::illegal(AdditionalSense::TOKEN_UNKNOWN);
         let number = number_of(bytes);
@@ -151,11 +153,12 @@ impl Tokens {
             let oldest = made.iter().find(|(_, token)| token.ended.is_some()).map(|(&number, _)| number);
             made.remove(&oldest.expect("there are some that have ended"));
         }
+        assert!(made.len() < TOKENS_MAX + ENDED_MAX, "tokens are bounded");
     }
 }
 
 /// What a token says of itself, to whoever has it.
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// All zeros, of no unit.
     Zero,
     /// Blocks of the unit with this NAA designator.
@@ -163,7 +166,7 @@ pub(super) enum Kind {
 }
 
 /// *Errors*: 23/0A for another length, 23/01 for another type, 23/05 for a creator that is none.
-pub(super) fn kind_of(bytes: &[u8; TOKEN_BYTES]) -> Result<Kind, Sense> {
+pub(crate) fn kind_of(bytes: &[u8; TOKEN_BYTES]) -> Result<Kind, Sense> {
     let [a, b, c, d, _, _, high, low, ..] = *bytes;
     if u16::from_be_bytes([high, low]) != LENGTH {
         return Err(Sense::illegal(AdditionalSense::INVALID_TOKEN_LENGTH));
@@ -204,6 +207,7 @@ fn emit(number: u64, of: &Represented<'_>, secret: &[u8; SECRET_BYTES]) -> Token
         token.bytes(&target);
     }
     token.pad_to(TARGET_AT + TARGET_BYTES).bytes(secret);
+    assert_eq!(token.len(), TOKEN_BYTES, "half of a token is secret");
     let bytes = token.as_bytes().first_chunk().copied();
     Box::new(bytes.expect("a token is as long as it is"))
 }

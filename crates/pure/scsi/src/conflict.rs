@@ -51,7 +51,7 @@ impl ReservationType {
     /// The type that SCOPE and TYPE of a CDB name.
     ///
     /// *Errors*: 24/00 at the scope, of which there is only that of the logical unit, or at the type.
-    pub(super) fn of_cdb(byte: u8) -> Result<Self, Sense> {
+    pub(crate) fn of_cdb(byte: u8) -> Result<Self, Sense> {
         if byte >> 4 != 0 {
             return Err(Sense::cdb_bit(2, 7));
         }

@@ -1,40 +1,38 @@
 //! VERIFY and WRITE AND VERIFY (SBC-4 VERIFY, WRITE AND VERIFY).
 
+use super::Medium;
 use crate::failure::Failure;
+use crate::request::{Job, blocks_of};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
-use crate::unit::LogicalUnit;
-use crate::unit::{Job, blocks_of};
 use block::{BlockDevice, Blocks, Extent, Rope};
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    pub(crate) async fn verify(&self, job: &Job) -> Result<Rope, Failure> {
-        let request = &job.request;
-        if request.extent.is_empty() {
-            return Ok(Rope::new());
-        }
-        // GOOD says that all of it is equal, so all of it must have come.
-        let data = job.whole_data()?;
-        let stored = self.read_blocks(request.extent).await?;
-        if request.byte_check() != 0 {
-            compare(&stored, &data, request.extent, block_bytes(job))?;
-        }
-        Ok(Rope::new())
+pub(crate) async fn verify<D: BlockDevice>(medium: &Medium<D>, job: &Job) -> Result<Rope, Failure> {
+    let request = &job.request;
+    if request.extent.is_empty() {
+        return Ok(Rope::new());
     }
+    // GOOD says that all of it is equal, so all of it must have come.
+    let data = job.whole_data()?;
+    let stored = medium.read_blocks(request.extent).await?;
+    if request.byte_check() != 0 {
+        compare(&stored, &data, request.extent, block_bytes(job))?;
+    }
+    Ok(Rope::new())
+}
 
-    pub(crate) async fn write_and_verify(&self, job: &Job) -> Result<Rope, Failure> {
-        let (request, geometry) = (&job.request, job.geometry);
-        let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
-        let extent = Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent };
-        self.write(extent.start, data.clone(), true).await?;
-        if extent.is_empty() {
-            return Ok(Rope::new());
-        }
-        let stored = self.read_blocks(extent).await?;
-        if request.byte_check() == 1 {
-            compare(&stored, &data, extent, block_bytes(job))?;
-        }
-        Ok(Rope::new())
+pub(crate) async fn write_and_verify<D: BlockDevice>(medium: &Medium<D>, job: &Job) -> Result<Rope, Failure> {
+    let (request, geometry) = (&job.request, job.geometry);
+    let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
+    let extent = Extent { len: Blocks(data.len() as u64 / block_bytes(job)), ..request.extent };
+    medium.write(extent.start, data.clone(), true).await?;
+    if extent.is_empty() {
+        return Ok(Rope::new());
     }
+    let stored = medium.read_blocks(extent).await?;
+    if request.byte_check() == 1 {
+        compare(&stored, &data, extent, block_bytes(job))?;
+    }
+    Ok(Rope::new())
 }
 
 fn block_bytes(job: &Job) -> u64 {
@@ -45,6 +43,7 @@ fn block_bytes(job: &Job) -> u64 {
 ///
 /// *Errors*: MISCOMPARE, with the first block that differs.
 fn compare(stored: &Rope, data: &[u8], extent: Extent, block_bytes: u64) -> Result<(), Failure> {
+    assert_eq!(stored.len() as u64, extent.len.bytes(block_bytes as u32), "all blocks are compared");
     match first_difference(stored, data) {
         None => Ok(()),
         Some(byte) => {
@@ -56,6 +55,7 @@ fn compare(stored: &Rope, data: &[u8], extent: Extent, block_bytes: u64) -> Resu
 
 /// Where `stored` first differs from `data`, repeated as often as it takes.
 pub(crate) fn first_difference(stored: &Rope, data: &[u8]) -> Option<usize> {
+    assert!(!data.is_empty(), "blocks are compared with something");
     let mut at = 0;
     for part in stored.parts() {
         let mut rest: &[u8] = part;

@@ -1,10 +1,19 @@
-//! The nexuses of a logical unit, and what each has not been told yet.
+//! The I_T nexuses of a logical unit: their names and ports, the unit attentions that each has pending, whether it may write, and
+//! its commands that wait for data.
 
-use crate::attention::{Pending, UnitAttention};
+mod attention;
+mod incoming;
+mod name;
+
+pub(crate) use attention::UnitAttention;
+pub use incoming::{Incoming, Waiting};
+pub use name::InitiatorPort;
+pub(crate) use name::{ItNexus, NAME_BYTES_MAX, TransportId, pointer};
+
 use crate::command::NexusId;
+use crate::conflict::Standing;
 use crate::identity::TargetPort;
-use crate::incoming::Incoming;
-use crate::reservation::{InitiatorPort, ItNexus, Standing};
+use attention::Pending;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -34,7 +43,8 @@ impl Nexuses {
     pub fn attach(&self, nexus: NexusId, name: Rc<ItNexus>, port: Rc<TargetPort>, standing: Standing) {
         self.detach(nexus);
         let known = Known { port, name, standing, pending: Pending::default(), read_only: false, incoming: None };
-        self.known.borrow_mut().insert(nexus, known);
+        let before = self.known.borrow_mut().insert(nexus, known);
+        assert!(before.is_none(), "a nexus is attached once");
         self.establish(nexus, UnitAttention::PowerOn);
     }
 
@@ -46,9 +56,12 @@ impl Nexuses {
     }
 
     pub fn set_read_only(&self, nexus: NexusId, read_only: bool) {
-        if let Some(known) = self.known.borrow_mut().get_mut(&nexus) {
+        let mut known = self.known.borrow_mut();
+        let known_count = known.len();
+        if let Some(known) = known.get_mut(&nexus) {
             let before = std::mem::replace(&mut known.read_only, read_only);
             self.readers.set(self.readers.get() + usize::from(read_only) - usize::from(before));
+            assert!(self.readers.get() <= known_count, "only a nexus is read-only");
         }
     }
 
@@ -92,7 +105,9 @@ impl Nexuses {
 
     /// Those of `named` that are logged in, with what stands beside their names.
     pub fn called<T: Copy>(&self, named: &[(Rc<ItNexus>, T)]) -> Vec<(NexusId, T)> {
+        let count = named.len();
         let named: BTreeMap<&ItNexus, T> = named.iter().map(|(name, beside)| (&**name, *beside)).collect();
+        assert_eq!(named.len(), count, "no nexus is told two things");
         let known = self.known.borrow();
         known.iter().filter_map(|(&nexus, known)| Some((nexus, *named.get(&*known.name)?))).collect()
     }
@@ -148,5 +163,6 @@ impl Nexuses {
         change(pending);
         let after = usize::from(!pending.is_empty());
         self.untold.set(self.untold.get() + after - before);
+        assert!(self.untold.get() <= known.len(), "only a nexus has something to be told");
     }
 }

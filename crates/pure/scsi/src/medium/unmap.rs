@@ -1,47 +1,40 @@
 //! UNMAP (SBC-4 UNMAP).
 #![warn(clippy::arithmetic_side_effects)]
 
+use super::Medium;
 use crate::failure::Failure;
-use crate::inquiry::vpd::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
+use crate::request::Job;
 use crate::sense::{AdditionalSense, Sense};
+use crate::shape::{UNMAP_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX};
 use crate::task_set::Ticket;
-use crate::unit::{Job, LogicalUnit};
-use block::{BlockDevice, Extent, Geometry, IoErrorKind, Rope, Written};
+use block::{BlockDevice, Extent, Geometry, Rope, Written};
 
 const HEADER_BYTES: usize = 8;
 const DESCRIPTOR_BYTES: usize = 16;
 /// UNMAP BLOCK DESCRIPTOR DATA LENGTH in the header.
 const LENGTH_AT: u16 = 2;
 
-impl<D: BlockDevice> LogicalUnit<D> {
-    /// Either every descriptor is possible, or none is carried out.
-    pub(crate) async fn unmap(&self, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
-        let list = job.whole_data()?;
-        if list.is_empty() {
-            return Ok(Rope::new());
-        }
-        let extents = extents_of(&list, job.geometry)?;
-        let mut all: Option<Written> = None;
-        for extent in extents {
-            ticket.check_live()?;
-            self.tokens.cancel(extent);
-            let written = self.device.discard(extent).await;
-            if written.as_ref().is_err_and(|error| error.kind == IoErrorKind::NoSpace) {
-                // UNMAP asks and does not demand: where even giving back would take space (a part of a granule
-                // that a snapshot shares), the blocks stay as they are, and nobody is told that space is short.
-                continue;
-            }
-            let written = self.check_changed(extent, written)?;
-            all = Some(match all {
-                None => written,
-                Some(earlier) => written.and(earlier),
-            });
-        }
-        if let Some(written) = all {
-            self.make_stable(written).await?;
-        }
-        Ok(Rope::new())
+/// Either every descriptor is possible, or none is carried out.
+pub(crate) async fn unmap<D: BlockDevice>(medium: &Medium<D>, job: &Job, ticket: &Ticket<'_>) -> Result<Rope, Failure> {
+    let list = job.whole_data()?;
+    if list.is_empty() {
+        return Ok(Rope::new());
     }
+    let extents = extents_of(&list, job.geometry)?;
+    let mut all: Option<Written> = None;
+    for extent in extents {
+        ticket.check_live()?;
+        // Where freeing would take space, the blocks stay as they are.
+        let Some(written) = medium.unmap(extent).await? else { continue };
+        all = Some(match all {
+            None => written,
+            Some(earlier) => written.and(earlier),
+        });
+    }
+    if let Some(written) = all {
+        medium.make_stable(written).await?;
+    }
+    Ok(Rope::new())
 }
 
 /// Reads the list; the extents that come out are not empty and on the unit.
@@ -74,6 +67,7 @@ fn extents_of(list: &[u8], geometry: Geometry) -> Result<Vec<Extent>, Sense> {
             extents.push(Extent::checked(lba, blocks).ok_or(out_of_range)?);
         }
     }
+    assert!(extents.iter().all(|&extent| geometry.all().contains(extent)), "what is unmapped is on the unit");
     Ok(extents)
 }
 

@@ -1,7 +1,7 @@
 //! Unit attentions: what changed that a nexus has not been told yet (SAM-5, unit attention condition).
 
-use crate::mode::{AVAILABLE_DESCRIPTOR_AT, USED_DESCRIPTOR_AT};
 use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::threshold::{AVAILABLE_DESCRIPTOR_AT, USED_DESCRIPTOR_AT};
 
 /// A change that is told to a nexus once, in this order when there are several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,9 +113,9 @@ impl Pending {
 
     /// Takes the one that ranks first.
     pub fn take(&mut self) -> Option<UnitAttention> {
-        let first = IN_ORDER.into_iter().find(|attention| self.0 & attention.bit() != 0)?;
-        self.clear(first);
-        Some(first)
+        let first = IN_ORDER.into_iter().find(|attention| self.0 & attention.bit() != 0);
+        assert!(first.is_some() || self.0 == 0, "every unit attention has its rank");
+        first.inspect(|&first| self.clear(first))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::sense::{AdditionalSense, Sense};
 use std::fmt;
 
 /// The longest iSCSI name, in bytes (RFC 7143 §4.2.7.1).
-pub(super) const NAME_BYTES_MAX: usize = 223;
+pub(crate) const NAME_BYTES_MAX: usize = 223;
 /// The first byte of a TransportID: PROTOCOL IDENTIFIER iSCSI and the TPID FORMAT.
 const DEVICE_FORMAT: u8 = 0x05;
 const PORT_FORMAT: u8 = 0x45;
@@ -49,17 +49,18 @@ impl fmt::Display for InitiatorPort {
 
 impl InitiatorPort {
     /// Bytes of the port's TransportID.
-    pub(super) fn transport_id_bytes(&self) -> usize {
+    pub(crate) fn transport_id_bytes(&self) -> usize {
         let name = self.name.len() + SEPARATOR.len() + ISID_DIGITS + 1;
         (HEADER_BYTES + name).next_multiple_of(4).max(BYTES_MIN)
     }
 
     /// The port's TransportID, with the format that names a port.
-    pub(super) fn transport_id(&self) -> Vec<u8> {
+    pub(crate) fn transport_id(&self) -> Vec<u8> {
         let bytes = self.transport_id_bytes();
         let [high, low] = u16::try_from(bytes - HEADER_BYTES).expect("a name is short").to_be_bytes();
         let mut id = vec![PORT_FORMAT, 0, high, low];
         id.extend_from_slice(self.to_string().as_bytes());
+        assert!(id.len() < bytes, "a name is followed by a zero");
         id.resize(bytes, 0);
         id
     }
@@ -67,7 +68,7 @@ impl InitiatorPort {
 
 /// Whom a TransportID names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum TransportId {
+pub(crate) enum TransportId {
     Port(InitiatorPort),
     /// An initiator, whichever port it has.
     Device(String),
@@ -122,7 +123,7 @@ fn isid_of(digits: &str) -> Option<[u8; 6]> {
 }
 
 /// 26/00, pointing at a byte of the parameter list.
-pub(super) fn pointer(at: usize) -> Sense {
+pub(crate) fn pointer(at: usize) -> Sense {
     Sense::parameter(u16::try_from(at).unwrap_or(u16::MAX), None)
 }
 

@@ -1,0 +1,63 @@
+//! COMPARE AND WRITE and ORWRITE (SBC-4): read, then write, with nobody in between.
+//!
+//! The task set lets these run alone on their blocks, against every other command of every nexus.
+
+use super::Medium;
+use super::verify::first_difference;
+use crate::failure::Failure;
+use crate::request::{Job, blocks_of};
+use crate::sense::{AdditionalSense, Sense, SenseKey};
+use crate::task_set::Ticket;
+use block::{BlockDevice, Blocks, Extent, Rope};
+
+/// NUMBER OF LOGICAL BLOCKS of COMPARE AND WRITE.
+const BLOCKS_AT: u16 = 13;
+
+pub(crate) async fn compare_and_write<D: BlockDevice>(
+    medium: &Medium<D>,
+    job: &Job,
+    ticket: &Ticket<'_>,
+) -> Result<Rope, Failure> {
+    let extent = job.request.extent;
+    // The data is two lists of one length. Other data than that is another command than the CDB says.
+    if job.data_out_expected != job.request.need.data_out {
+        return Err(Sense::cdb_byte(BLOCKS_AT).into());
+    }
+    if extent.is_empty() {
+        return Ok(Rope::new());
+    }
+    let data = job.whole_data()?;
+    let half = data.len() / 2;
+    assert_eq!(half as u64, extent.len.bytes(job.geometry.block_bytes), "each block comes twice");
+    let stored = medium.read_blocks(extent).await?;
+    if let Some(byte) = first_difference(&stored, &data[..half]) {
+        let miscompare = Sense::new(SenseKey::Miscompare, AdditionalSense::MISCOMPARE_DURING_VERIFY);
+        return Err(miscompare.with_information(byte as u64).into());
+    }
+    drop(stored);
+    ticket.check_live()?;
+    medium.write(extent.start, data.slice(half..), true).await
+}
+
+pub(crate) async fn or_write<D: BlockDevice>(
+    medium: &Medium<D>,
+    job: &Job,
+    ticket: &Ticket<'_>,
+) -> Result<Rope, Failure> {
+    let (request, geometry) = (&job.request, job.geometry);
+    let data = blocks_of(job.data_out.clone(), job.data_out_expected, request.need.data_out, geometry)?;
+    let blocks = Blocks(data.len() as u64 / u64::from(geometry.block_bytes));
+    let extent = Extent { len: blocks, ..request.extent };
+    if extent.is_empty() {
+        return Ok(Rope::new());
+    }
+    let mut merged = medium.read_blocks(extent).await?.to_buf();
+    for (stored, new) in merged.iter_mut().zip(data.iter()) {
+        *stored |= new;
+    }
+    ticket.check_live()?;
+    medium.write(extent.start, merged.freeze(), true).await
+}
+
+#[cfg(test)]
+mod tests;
