@@ -8,11 +8,11 @@ use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
 use crate::logged::Old;
 use crate::member::{Member, MemberState, Usable};
+use crate::on_disk::segments::Segments;
 use crate::protect::Protected;
 use crate::rebuild::{RebuildOwner, Rebuilt};
 use crate::reshape::Moving;
 use crate::status::{Status, Tally};
-use crate::sums::ground::Ground;
 use crate::verify::{Progress, Verified};
 use block::{
     Best, BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rank, Rope, Stable, View, Written,
@@ -76,10 +76,10 @@ impl<D: BlockDevice + 'static> Array<D> {
         if !layout.survives(missing) {
             return Err(ArrayError::TooManyMissing { level: layout.level(), missing: usize::from(missing.len()) });
         }
-        let ground = Rc::new(Ground::plain());
+        let segments = Rc::new(Segments::plain());
         Ok(Self::of(Core {
             layout,
-            members: members.into_iter().map(|device| Rc::new(Member::new(device, ground.clone()))).collect(),
+            members: members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect(),
             width: Rc::new(Cell::new(layout.members())),
             moving: None,
             log,
@@ -143,7 +143,7 @@ impl<D: BlockDevice + 'static> Array<D> {
     pub fn place_of_data(&self, block: u64) -> Lba {
         let core = self.core();
         let Some(protected) = &core.protected else { return Lba(block) };
-        protected.ground.runs(Extent::new(block, 1)).first().map_or(Lba(block), |run| run.1)
+        protected.segments.runs(Extent::new(block, 1)).first().map_or(Lba(block), |run| run.1)
     }
 
     /// Never ready; as long as it is polled, what commands have left to be done is done also when no command
@@ -419,7 +419,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Blocks that the array needs of each member.
     pub(crate) fn member_blocks(&self) -> Blocks {
-        self.protected.as_ref().map_or(self.layout.member_blocks(), |protected| protected.ground.member_blocks())
+        self.protected.as_ref().map_or(self.layout.member_blocks(), |protected| protected.segments.member_blocks())
     }
 
     pub(crate) fn member(&self, member: u16) -> &Member<D> {

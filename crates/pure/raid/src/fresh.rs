@@ -6,11 +6,12 @@
 use crate::array::Core;
 use crate::commit::{Change, Ops};
 use crate::geometry::Span;
+use crate::on_disk::batch::{Records, blocks_of, record_bytes};
+use crate::on_disk::entry::{Entry, guards};
 use crate::protect::Protected;
-use crate::redo::batch::{Records, blocks_of, record_bytes};
-use crate::sabotage::{self, Bug};
+use crate::sabotage;
+use crate::sabotage::Bug;
 use crate::sums::cache::Pins;
-use crate::sums::{Entry, guards};
 use block::{BlockDevice, Extent, IoError, View};
 use shard::RangeGuard;
 use std::cell::{Cell, RefCell};

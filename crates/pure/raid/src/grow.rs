@@ -5,13 +5,13 @@ mod join;
 use crate::array::{Array, Core, Current, admit};
 use crate::error::GrowError;
 use crate::geometry::Layout;
+use crate::on_disk::area::PAGE_ENTRIES;
+use crate::on_disk::entry::Entry;
+use crate::on_disk::page::{PageId, emit};
+use crate::on_disk::segments::Segment;
 use crate::protect::Protected;
-use crate::sabotage::{self, Bug};
-use crate::sums::Entry;
-use crate::sums::area::PAGE_ENTRIES;
-use crate::sums::cache::PageId;
-use crate::sums::ground::Segment;
-use crate::sums::pages::emit;
+use crate::sabotage;
+use crate::sabotage::Bug;
 use block::{BlockDevice, Blocks, Buf, Extent, IoError};
 use futures_util::future::join_all;
 use std::rc::Rc;
@@ -79,11 +79,11 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     fn plan_growth(&self, protected: &Protected, member_blocks: Blocks) -> Result<Segment, GrowError> {
-        let ground = &protected.ground;
-        if member_blocks <= ground.member_blocks() {
-            return Err(GrowError::NotLarger { blocks: member_blocks.0, used: ground.member_blocks().0 });
+        let segments = &protected.segments;
+        if member_blocks <= segments.member_blocks() {
+            return Err(GrowError::NotLarger { blocks: member_blocks.0, used: segments.member_blocks().0 });
         }
-        if ground.is_full() {
+        if segments.is_full() {
             return Err(GrowError::TooOften);
         }
         for (number, member) in (0..).zip(&self.members) {
@@ -91,7 +91,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                 admit(member_blocks, number, &device.geometry())?;
             }
         }
-        Ok(ground.next(member_blocks, self.layout.chunk_blocks())?)
+        Ok(segments.next(member_blocks, self.layout.chunk_blocks())?)
     }
 
     /// The pages that are missing are there, then the anchor says so, then commands see it. No checkpoint runs.
@@ -102,7 +102,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         member_blocks: Blocks,
         current: &Current<D>,
     ) -> Result<(), IoError> {
-        let ground = &protected.ground;
+        let segments = &protected.segments;
         for pages in self.pages_to_make(protected, &segment) {
             if sabotage::is(Bug::GrowthWithoutPages) {
                 break;
@@ -111,11 +111,11 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
         self.flush_those(self.in_use(protected)).await?;
         self.blank_rest(protected).await;
-        protected.coarsen(ground.region_pages_with(&segment) / ground.region_pages());
-        ground.add(segment, member_blocks);
-        protected.cache.borrow_mut().widen(self.width(), ground.pages());
+        protected.coarsen(segments.region_pages_with(&segment) / segments.region_pages());
+        segments.add(segment, member_blocks);
+        protected.cache.borrow_mut().widen(self.width(), segments.pages());
         self.run_checkpoint(protected).await?;
-        let (old, blocks) = (self.layout, ground.data_blocks());
+        let (old, blocks) = (self.layout, segments.data_blocks());
         let chunk_bytes = u32::try_from(old.chunk_blocks()).expect("a chunk is small") * crate::BLOCK_BYTES;
         let layout = Layout::new(old.level(), usize::from(old.members()), chunk_bytes, blocks);
         let layout = layout.expect("a layout of more stripes is as valid as it was");
@@ -126,7 +126,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// Runs of pages that count as written once the segment is there, and were not before: those behind the last in
     /// a region that is used, and those that fall into one region with others that are.
     fn pages_to_make(&self, protected: &Protected, segment: &Segment) -> Vec<std::ops::Range<u64>> {
-        let (before, after) = (protected.ground.region_pages(), protected.ground.region_pages_with(segment));
+        let (before, after) = (protected.segments.region_pages(), protected.segments.region_pages_with(segment));
         let used = protected.used.borrow();
         let is_there = |page: u64| page < segment.pages.start && used.contains(page / before);
         let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
@@ -148,7 +148,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// What the last page says of blocks behind the data is that they are unwritten: where both of its copies were
     /// lost once, it says that nothing is known of them, and rebuilds only put right what there was.
     async fn blank_rest(self: &Rc<Self>, protected: &Protected) {
-        let end = protected.ground.data_blocks().0;
+        let end = protected.segments.data_blocks().0;
         let rest = Extent::new(end, end.next_multiple_of(PAGE_ENTRIES) - end);
         if rest.is_empty() {
             return;
@@ -171,7 +171,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         segment: &Segment,
         pages: std::ops::Range<u64>,
     ) -> Result<(), IoError> {
-        let [own, other] = protected.ground.homes_with(segment, pages.start);
+        let [own, other] = protected.segments.homes_with(segment, pages.start);
         let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
         let make = |member: u16| {
             let mut run = Buf::zeroed(crate::geometry::bytes(pages.end - pages.start));

@@ -22,6 +22,7 @@ mod insist;
 mod level;
 mod logged;
 mod member;
+mod on_disk;
 mod open;
 pub mod plan;
 mod proof;
@@ -38,7 +39,7 @@ mod scrub;
 mod status;
 mod sums;
 mod verify;
-mod wire;
+
 mod write;
 
 pub use array::Array;
@@ -49,10 +50,10 @@ pub use finding::{Finding, FindingKind, Outcome};
 pub use geometry::{Layout, capacity};
 pub use level::{Level, UnknownLevel};
 pub use member::MemberState;
+pub use on_disk::area::{Area, ring_blocks};
 pub use open::{LeftOut, OpenError, Opened, RejoinError};
 pub use protect::{Options, Shape};
 pub use rebuild::{RebuildOwner, Rebuilt};
 pub use scrub::{Repair, Scrubbed};
 pub use status::{Counters, MemberStatus, PlanCount, ProtectionStatus, Status};
-pub use sums::area::{Area, ring_blocks};
 pub use verify::{Progress, Verified};

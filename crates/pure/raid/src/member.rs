@@ -1,8 +1,8 @@
 //! One place of an array: the device in it, what state it is in, and what it has done.
 
 use crate::geometry::{MemberSet, bytes};
+use crate::on_disk::segments::Segments;
 use crate::status::MemberStatus;
-use crate::sums::ground::Ground;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -37,7 +37,7 @@ pub(crate) struct Usable {
 /// A place of the array.
 pub(crate) struct Member<D> {
     /// Where its data lies on its device.
-    ground: Rc<Ground>,
+    segments: Rc<Segments>,
     device: RefCell<Option<Rc<D>>>,
     state: Cell<MemberState>,
     /// The stripes that a rebuild restores, once that is known; beyond them a replacement is written but not believed.
@@ -105,11 +105,11 @@ impl Drop for InFlight<'_> {
 }
 
 impl<D: BlockDevice> Member<D> {
-    /// A place with `device` in service, or missing; its data lies as `ground` says.
-    pub(crate) fn new(device: Option<D>, ground: Rc<Ground>) -> Self {
+    /// A place with `device` in service, or missing; its data lies as `segments` says.
+    pub(crate) fn new(device: Option<D>, segments: Rc<Segments>) -> Self {
         let state = if device.is_some() { MemberState::InService } else { MemberState::Missing };
         Self {
-            ground,
+            segments,
             device: RefCell::new(device.map(Rc::new)),
             state: Cell::new(state),
             rebuilt_stripes: RefCell::default(),
@@ -205,13 +205,13 @@ impl<D: BlockDevice> Member<D> {
         let device = self.device_in_use(extent)?;
         self.read_end.set(extent.end());
         let _in_flight = InFlight::new(&self.counts.in_flight);
-        let rope = match self.ground.at(extent) {
+        let rope = match self.segments.at(extent) {
             Some(at) => {
                 self.note(device.read(Extent { start: at, len: extent.len }).await).map_err(in_data(extent, at))?
             }
             None => {
                 let mut whole = Rope::new();
-                for (part, at) in self.ground.runs(extent) {
+                for (part, at) in self.segments.runs(extent) {
                     let run = Extent { start: at, len: part.len };
                     whole.append(self.note(device.read(run).await).map_err(in_data(part, at))?);
                 }
@@ -250,10 +250,10 @@ impl<D: BlockDevice> Member<D> {
         let extent = Extent::new(start.0, data.len() as u64 / u64::from(crate::BLOCK_BYTES));
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let written = match self.ground.at(extent) {
+        let written = match self.segments.at(extent) {
             Some(at) => self.note(device.write(at, data).await).map_err(in_data(extent, at))?,
             None => {
-                for (part, at) in self.ground.runs(extent) {
+                for (part, at) in self.segments.runs(extent) {
                     let from = bytes(part.start.0 - extent.start.0);
                     let data = data.slice(from..from + bytes(part.len.0));
                     let _ = self.note(device.write(at, data).await).map_err(in_data(part, at))?;
@@ -270,7 +270,7 @@ impl<D: BlockDevice> Member<D> {
         count(&self.counts.discards);
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        for (part, at) in self.ground.runs(extent) {
+        for (part, at) in self.segments.runs(extent) {
             let run = Extent { start: at, len: part.len };
             let _ = self.note(device.discard(run).await).map_err(in_data(part, at))?;
         }

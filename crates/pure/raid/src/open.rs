@@ -8,17 +8,18 @@ use crate::failure::{FailureLog, Failures};
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{Layout, MemberSet};
 use crate::member::{Member, MemberState};
+use crate::on_disk::anchor::{Anchor, WRITTEN_BLOCKS};
+use crate::on_disk::area::Area;
+use crate::on_disk::page;
+use crate::on_disk::page::PageId;
+use crate::on_disk::regions::Regions;
+use crate::on_disk::segments::Segments;
 use crate::protect::{Options, Protected, Shape};
-use crate::redo::anchor::{Anchor, WRITTEN_BLOCKS};
 use crate::redo::ring::Head;
-use crate::sabotage::{self, Bug};
+use crate::sabotage;
+use crate::sabotage::Bug;
 use crate::scrub::{Repair, Scrubbed};
 use crate::status::Tally;
-use crate::sums::area::Area;
-use crate::sums::cache::PageId;
-use crate::sums::ground::Ground;
-use crate::sums::pages;
-use crate::sums::regions::Regions;
 use crate::verify::Progress;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Rope, Stable, View, Written};
 use futures_util::future::join_all;
@@ -192,17 +193,18 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
         let mut taken = Vec::new();
         let mut behind = MemberSet::NONE;
-        let ground = newest.as_ref().map(|newest| ground_of(&shape, newest)).transpose()?;
+        let segments = newest.as_ref().map(|newest| segments_of(&shape, newest)).transpose()?;
         for ((member, device), looked) in (0..).zip(members).zip(looked) {
             let mut judged = looked.map(|looked| looked.and_then(|anchor| judge(&anchor, newest.as_ref())));
-            if let (Some(Ok(false)), Some(newest), Some(ground), Some(device)) = (&judged, &newest, &ground, &device)
-                && is_without(device, member, newest, ground).await
+            if let (Some(Ok(false)), Some(newest), Some(segments), Some(device)) =
+                (&judged, &newest, &segments, &device)
+                && is_without(device, member, newest, segments).await
             {
                 judged = Some(Err(LeftOut::Stale));
             }
-            if let (Some(Err(LeftOut::Blank)), Some(newest), Some(ground), Some(device)) =
-                (&judged, &newest, &ground, &device)
-                && is_counted(device, member, newest, ground).await
+            if let (Some(Err(LeftOut::Blank)), Some(newest), Some(segments), Some(device)) =
+                (&judged, &newest, &segments, &device)
+                && is_counted(device, member, newest, segments).await
             {
                 mended = mended.with(member);
                 judged = Some(Ok(false));
@@ -239,16 +241,16 @@ impl<D: BlockDevice + 'static> Array<D> {
         anchor: Anchor,
     ) -> Result<Self, ArrayError> {
         let area = shape.area()?;
-        let ground = Rc::new(ground_of(shape, &anchor)?);
-        let layout = |members| Layout::new(shape.level, members, shape.chunk_bytes, ground.data_blocks());
+        let segments = Rc::new(segments_of(shape, &anchor)?);
+        let layout = |members| Layout::new(shape.level, members, shape.chunk_bytes, segments.data_blocks());
         for (member, device) in (0..).zip(&members) {
-            device.as_ref().map_or(Ok(()), |device| admit(ground.member_blocks(), member, &device.geometry()))?;
+            device.as_ref().map_or(Ok(()), |device| admit(segments.member_blocks(), member, &device.geometry()))?;
         }
         let old = anchor.reshape.map(|reshape| layout(usize::from(reshape.from))).transpose()?;
         let core = Core {
             layout: layout(shape.members)?,
             width: Rc::new(Cell::new(u16::try_from(members.len()).expect("the layout judges their number"))),
-            members: members.into_iter().map(|device| Rc::new(Member::new(device, ground.clone()))).collect(),
+            members: members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect(),
             moving: None,
             log,
             locks: RangeLocks::new(),
@@ -257,7 +259,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             tally: Rc::<Tally>::default(),
             suspect: Rc::default(),
             turn: Cell::default(),
-            protected: Some(Rc::new(Protected::new(shape, area, ground, anchor, options))),
+            protected: Some(Rc::new(Protected::new(shape, area, segments, anchor, options))),
         };
         Ok(Self::of(match old {
             None => core,
@@ -415,20 +417,20 @@ fn disbelieve(found: &mut [Option<Result<Vec<Anchor>, LeftOut>>]) -> MemberSet {
 
 /// True for a member without an anchor that can be read, of which the others say that it counts, and that has the page that
 /// they say it was given: its anchors have decayed, and nothing else.
-async fn is_counted<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> bool {
+async fn is_counted<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
     let (_, stamp) = newest.marks[usize::from(member)];
     let counts = !newest.absent.contains(member) && newest.given[usize::from(member)] == newest.age();
-    counts && stamp > 0 && marked_page(device, member, newest, ground).await.is_some_and(|found| found >= stamp)
+    counts && stamp > 0 && marked_page(device, member, newest, segments).await.is_some_and(|found| found >= stamp)
 }
 
 /// The stamp of the page that the newest anchor says a member was given last, if it is there.
-async fn marked_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> Option<u64> {
+async fn marked_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> Option<u64> {
     let (page, copy, id) = marked(member, newest);
-    if page >= ground.pages() {
+    if page >= segments.pages() {
         return None;
     }
-    let rope = device.read(Extent { start: ground.homes(page)[copy], len: Blocks(1) }).await.ok()?;
-    pages::parse(&rope.into_view(), newest.id, id).map(|found| found.stamp())
+    let rope = device.read(Extent { start: segments.homes(page)[copy], len: Blocks(1) }).await.ok()?;
+    page::parse(&rope.into_view(), newest.id, id).map(|found| found.stamp())
 }
 
 /// Which page a member was given last: its number, which of its copies, and whose.
@@ -451,28 +453,28 @@ fn is_shape(anchor: &Anchor, shape: &Shape) -> bool {
 }
 
 /// Where everything lies on members of an array that says this of itself.
-fn ground_of(shape: &Shape, anchor: &Anchor) -> Result<Ground, ArrayError> {
-    let ground = Ground::new(&shape.area()?, shape.member_blocks);
+fn segments_of(shape: &Shape, anchor: &Anchor) -> Result<Segments, ArrayError> {
+    let segments = Segments::new(&shape.area()?, shape.member_blocks);
     for size in anchor.sizes.into_iter().filter(|&size| size != 0).map(Blocks) {
-        ground.add(ground.next(size, shape.layout()?.chunk_blocks())?, size);
+        segments.add(segments.next(size, shape.layout()?.chunk_blocks())?, size);
     }
-    Ok(ground)
+    Ok(segments)
 }
 
 /// True when a member that is one anchor behind does not have what it had been given before the newest one: its last
 /// writes were not interrupted, they are gone.
-async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> bool {
+async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
     let (_, stamp) = newest.marks[usize::from(member)];
     let (page, copy, id) = marked(member, newest);
-    if stamp == 0 || page >= ground.pages() || sabotage::is(Bug::BehindBelieved) {
+    if stamp == 0 || page >= segments.pages() || sabotage::is(Bug::BehindBelieved) {
         return false;
     }
-    match device.read(Extent { start: ground.homes(page)[copy], len: Blocks(1) }).await {
+    match device.read(Extent { start: segments.homes(page)[copy], len: Blocks(1) }).await {
         Ok(rope) => {
             let block = rope.into_view();
             // What is a page no more has decayed; what never was one was written after this.
-            let is_older = |found: pages::Found| found.stamp() < stamp;
-            pages::parse(&block, newest.id, id).map_or_else(|| !pages::is_meant(&block), is_older)
+            let is_older = |found: page::Found| found.stamp() < stamp;
+            page::parse(&block, newest.id, id).map_or_else(|| !page::is_meant(&block), is_older)
         }
         Err(_) => false,
     }

@@ -4,11 +4,11 @@ use crate::array::Core;
 use crate::commit::{Change, Ops};
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{MemberSet, Role, Rows};
+use crate::on_disk::batch::Records;
+use crate::on_disk::entry::{Entry, guards};
 use crate::plan::Sight;
-use crate::redo::batch::Records;
 use crate::restore::{Blinded, Loaded, Salvaged, complete};
 use crate::sums::cache::Pins;
-use crate::sums::{Entry, guards};
 use block::{BlockDevice, Extent, IoError, IoErrorKind};
 use std::rc::Rc;
 

@@ -6,15 +6,16 @@ use crate::finding::Finding;
 use crate::fresh::Fresh;
 use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
-use crate::redo::anchor::{Anchor, Marks, Reshape};
+use crate::on_disk::anchor::{Anchor, Marks, Reshape};
+use crate::on_disk::area::{Area, PAGE_ENTRIES, ring_blocks};
+use crate::on_disk::entry::Tie;
+use crate::on_disk::regions::Regions;
+use crate::on_disk::segments::Segments;
 use crate::redo::ring::{Head, Ring};
-use crate::sabotage::{self, Bug};
+use crate::sabotage;
+use crate::sabotage::Bug;
 use crate::status::ProtectionStatus;
-use crate::sums::Tie;
-use crate::sums::area::{Area, PAGE_ENTRIES, ring_blocks};
 use crate::sums::cache::Cache;
-use crate::sums::ground::Ground;
-use crate::sums::regions::Regions;
 use block::{Blocks, View};
 use shard::{Pause, RangeLocks, Spawn};
 use std::cell::{Cell, RefCell};
@@ -109,7 +110,7 @@ pub(crate) struct Protected {
     /// Where ring and spare lie.
     pub(crate) area: Area,
     /// Where pages and data lie.
-    pub(crate) ground: Rc<Ground>,
+    pub(crate) segments: Rc<Segments>,
     /// How far the array is reshaped, while it is.
     pub(crate) reshape: Cell<Option<Reshape>>,
     /// Nobody else makes the array larger meanwhile.
@@ -153,7 +154,7 @@ pub(crate) struct Protected {
 const ZEROS_BYTES: usize = 1 << 20;
 
 impl Protected {
-    pub(crate) fn new(shape: &Shape, area: Area, ground: Rc<Ground>, anchor: Anchor, options: Options) -> Self {
+    pub(crate) fn new(shape: &Shape, area: Area, segments: Rc<Segments>, anchor: Anchor, options: Options) -> Self {
         let members = u16::try_from(shape.members).expect("the layout has judged the number of members");
         let pages = (options.page_bytes / BLOCK_BYTES as usize).max(4);
         let head = Head { number: anchor.tail_number, at: anchor.tail_block };
@@ -162,8 +163,8 @@ impl Protected {
             id: shape.id,
             seed,
             area,
-            cache: Rc::new(RefCell::new(Cache::new(members, ground.pages(), pages))),
-            ground,
+            cache: Rc::new(RefCell::new(Cache::new(members, segments.pages(), pages))),
+            segments,
             reshape: Cell::new(anchor.reshape),
             growing: Cell::default(),
             loading: RangeLocks::new(),
@@ -194,7 +195,7 @@ impl Protected {
 
     /// True when pages of the region of this page were ever written.
     pub(crate) fn is_used(&self, page: u64) -> bool {
-        self.used.borrow().contains(page / self.ground.region_pages())
+        self.used.borrow().contains(page / self.segments.region_pages())
     }
 
     pub(crate) fn report(&self, finding: Finding) {
@@ -230,7 +231,7 @@ impl Protected {
     }
 
     fn regions_of(&self, start: u64, blocks: u64) -> std::ops::Range<u64> {
-        let per_region = PAGE_ENTRIES * self.ground.region_pages();
+        let per_region = PAGE_ENTRIES * self.segments.region_pages();
         start / per_region..(start + blocks).div_ceil(per_region)
     }
 
@@ -294,7 +295,7 @@ impl Protected {
 
     /// The runs of stripes that absent members have missed.
     pub(crate) fn missed_stripes(&self, layout: &Layout) -> Vec<std::ops::Range<u64>> {
-        let (per_region, chunk) = (PAGE_ENTRIES * self.ground.region_pages(), layout.chunk_blocks());
+        let (per_region, chunk) = (PAGE_ENTRIES * self.segments.region_pages(), layout.chunk_blocks());
         let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
         for region in self.missed.borrow().iter() {
             let stripes =

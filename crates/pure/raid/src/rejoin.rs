@@ -3,8 +3,10 @@
 use crate::array::Core;
 use crate::commit::Ops;
 use crate::geometry::{MemberSet, Rows};
-use crate::sabotage::{self, Bug};
-use crate::sums::cache::{PageId, Pins};
+use crate::on_disk::page::PageId;
+use crate::sabotage;
+use crate::sabotage::Bug;
+use crate::sums::cache::Pins;
 use block::{BlockDevice, Extent, IoError};
 use shard::RangeGuard;
 use std::rc::Rc;
@@ -72,18 +74,18 @@ impl<D: BlockDevice + 'static> Core<D> {
             self.end_of_checkpoint(protected).await;
         }
         let before = (member + self.width() - 1) % self.width();
-        let per_region = protected.ground.region_pages();
+        let per_region = protected.segments.region_pages();
         let regions: Vec<u64> = if self.member(member).has_come_back() {
             protected.missed.borrow().iter().collect()
         } else {
             protected.used.borrow().iter().collect()
         };
         for page in regions.into_iter().flat_map(|region| region * per_region..(region + 1) * per_region) {
-            if page >= protected.ground.pages() {
+            if page >= protected.segments.pages() {
                 break;
             }
             for id in [PageId { member, page }, PageId { member: before, page }] {
-                let blocks = crate::sums::cache::blocks_of(page);
+                let blocks = crate::on_disk::page::blocks_of(page);
                 let pins = self.hold_pages(protected, id.member, blocks).await;
                 protected.cache.borrow_mut().soil(id);
                 drop(pins);

@@ -2,8 +2,9 @@
 
 use crate::array::Core;
 use crate::geometry::{MemberSet, Role, Rows, bytes};
-use crate::plan::{self, Parity, Read, Sight};
-use crate::sabotage::{self, Bug};
+use crate::plan::{Parity, Read, Sight};
+use crate::sabotage::Bug;
+use crate::{plan, sabotage};
 use block::{BlockDevice, Buf, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use smallvec::SmallVec;

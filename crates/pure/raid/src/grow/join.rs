@@ -6,12 +6,13 @@ use crate::error::{ArrayError, GrowError};
 use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
 use crate::member::{Member, MemberState};
+use crate::on_disk::anchor::{Anchor, Reshape};
+use crate::on_disk::area::PAGE_ENTRIES;
+use crate::on_disk::entry::Entry;
+use crate::on_disk::page::PageId;
 use crate::protect::Protected;
-use crate::redo::anchor::{Anchor, Reshape};
-use crate::sabotage::{self, Bug};
-use crate::sums::Entry;
-use crate::sums::area::PAGE_ENTRIES;
-use crate::sums::cache::PageId;
+use crate::sabotage;
+use crate::sabotage::Bug;
 use block::{BlockDevice, Extent};
 use std::rc::{Rc, Weak};
 use std::task::Poll;
@@ -67,7 +68,7 @@ async fn join<D: BlockDevice + 'static>(
     core.begin_checkpoint(protected).await;
     let relied_on = core.rely_on(protected, number).await;
     if relied_on.is_ok() {
-        let layout = widened(&core.layout, &protected.ground.data_blocks());
+        let layout = widened(&core.layout, &protected.segments.data_blocks());
         let next = core.reshaped(layout, core.members.clone(), None);
         current.replace(Rc::new(if layout.has_parity() { next.moved_from(core.layout) } else { next }));
     }
@@ -97,10 +98,10 @@ fn begin_joining<D: BlockDevice + 'static>(
 ) -> (u16, Weak<Core<D>>) {
     let core = current.borrow().clone();
     let number = core.width();
-    let member = Rc::new(Member::new(Some(device), protected.ground.clone()));
+    let member = Rc::new(Member::new(Some(device), protected.segments.clone()));
     member.set_state(MemberState::Rebuilding { front_stripe: 0 });
     let members = core.members.iter().cloned().chain([member]).collect();
-    protected.cache.borrow_mut().widen(number + 1, protected.ground.pages());
+    protected.cache.borrow_mut().widen(number + 1, protected.segments.pages());
     protected.joining.set(protected.joining.get().with(number));
     current.replace(Rc::new(core.reshaped(core.layout, members, None)));
     (number, Rc::downgrade(&core))
@@ -149,7 +150,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     fn used_pages(&self, protected: &Protected) -> impl Iterator<Item = u64> + use<D> {
-        let (per_region, pages) = (protected.ground.region_pages(), protected.ground.pages());
+        let (per_region, pages) = (protected.segments.region_pages(), protected.segments.pages());
         let regions: Vec<u64> = protected.used.borrow().iter().collect();
         let of = move |region: u64| region * per_region..((region + 1) * per_region).min(pages);
         regions.into_iter().flat_map(of)
@@ -157,7 +158,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// The page is written once more.
     async fn soil_page(self: &Rc<Self>, protected: &Protected, id: PageId) {
-        let blocks = crate::sums::cache::blocks_of(id.page);
+        let blocks = crate::on_disk::page::blocks_of(id.page);
         let _pins = self.hold_pages(protected, id.member, blocks).await;
         protected.cache.borrow_mut().soil(id);
     }

@@ -4,10 +4,11 @@ use crate::array::Core;
 use crate::commit::{Op, Ops};
 use crate::geometry::{Piece, Role, Span, bytes};
 use crate::logged::Old;
+use crate::on_disk::batch::Records;
+use crate::on_disk::entry::Entry;
+use crate::on_disk::page::pages_of;
 use crate::protect::Protected;
-use crate::redo::batch::Records;
-use crate::sums::Entry;
-use crate::sums::cache::{Pins, pages_of};
+use crate::sums::cache::Pins;
 use block::{BlockDevice, Extent, IoError, Written};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -139,7 +140,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let cache = protected.cache.borrow();
         pages_of(extent).any(|page| {
             protected.is_used(page)
-                || (0..self.width()).any(|member| cache.has(crate::sums::cache::PageId { member, page }))
+                || (0..self.width()).any(|member| cache.has(crate::on_disk::page::PageId { member, page }))
         })
     }
 

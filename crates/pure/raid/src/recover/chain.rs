@@ -9,8 +9,8 @@
 use crate::array::Core;
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::MemberSet;
+use crate::on_disk::batch::Record;
 use crate::protect::Protected;
-use crate::redo::batch::Record;
 use crate::redo::ring::Head;
 use block::{BlockDevice, Extent, View};
 use std::ops::Range;

@@ -2,9 +2,10 @@
 
 use super::{Last, Lasts};
 use crate::array::Core;
+use crate::on_disk::entry::{Entry, guards};
 use crate::protect::Protected;
-use crate::sabotage::{self, Bug};
-use crate::sums::{Entry, guards};
+use crate::sabotage;
+use crate::sabotage::Bug;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use std::collections::BTreeSet;
 use std::rc::Rc;

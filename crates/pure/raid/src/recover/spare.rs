@@ -2,9 +2,8 @@
 
 use crate::array::Core;
 use crate::bounds::BLOCK_BYTES;
+use crate::on_disk::page::{PageId, parse_any};
 use crate::protect::Protected;
-use crate::sums::cache::PageId;
-use crate::sums::pages::parse_any;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -61,7 +60,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             for (at, start) in (0..).zip((0..whole.len()).step_by(BLOCK_BYTES as usize)) {
                 let block = whole.slice(start..start + BLOCK_BYTES as usize);
                 let Some((id, found)) = parse_any(&block, protected.id) else { continue };
-                let is_there = id.member < self.width() && id.page < protected.ground.pages();
+                let is_there = id.member < self.width() && id.page < protected.segments.pages();
                 if !is_there || found.stamp < newest {
                     continue;
                 }

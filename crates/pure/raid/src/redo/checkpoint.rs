@@ -4,14 +4,14 @@ use crate::array::Core;
 use crate::bounds::BLOCK_BYTES;
 use crate::geometry::{MemberSet, bytes};
 use crate::member::MemberState;
+use crate::on_disk::anchor::{Anchor, mark_of};
+use crate::on_disk::area::{Area, PAGE_ENTRIES};
+use crate::on_disk::entry::Entry;
+use crate::on_disk::page::{PageId, emit};
 use crate::protect::Protected;
-use crate::redo::anchor::{Anchor, mark_of};
 use crate::redo::ring::Head;
-use crate::sabotage::{self, Bug};
-use crate::sums::Entry;
-use crate::sums::area::{Area, PAGE_ENTRIES};
-use crate::sums::cache::PageId;
-use crate::sums::pages::emit;
+use crate::sabotage;
+use crate::sabotage::Bug;
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
@@ -193,14 +193,14 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn pages_to_write(&self, protected: &Protected) -> (Vec<(PageId, Option<u64>)>, Vec<u64>) {
         let cache = protected.cache.borrow();
         let dirty = cache.dirty_pages();
-        let per_region = protected.ground.region_pages();
+        let per_region = protected.segments.region_pages();
         let mut regions: Vec<u64> = dirty.iter().map(|(id, _)| id.page / per_region).collect();
         regions.sort_unstable();
         regions.dedup();
         regions.retain(|&region| !protected.used.borrow().contains(region));
         let mut ids: BTreeMap<PageId, Option<u64>> = BTreeMap::new();
         for &region in &regions {
-            let pages = region * per_region..((region + 1) * per_region).min(protected.ground.pages());
+            let pages = region * per_region..((region + 1) * per_region).min(protected.segments.pages());
             for page in pages {
                 ids.extend((0..).zip(&self.members).map(|(member, _)| (PageId { member, page }, None)));
             }
@@ -211,7 +211,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Writes one copy of each page; the result are those that a member refused and that it cannot be spared.
     async fn write_copies(self: &Rc<Self>, protected: &Protected, pages: &[Leaving], copy: usize) -> Vec<PageId> {
-        let first = |leaving: &Leaving| protected.ground.homes(leaving.id.page)[0];
+        let first = |leaving: &Leaving| protected.segments.homes(leaving.id.page)[0];
         let follows = |one: &Leaving, next: &Leaving| {
             one.id.member == next.id.member && one.id.page + 1 == next.id.page && first(one).0 + 1 == first(next).0
         };
@@ -272,7 +272,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         anchor.absent = self.all_members() - members;
         anchor.shape[1] = u64::from(self.width());
         if !sabotage::is(Bug::GrowthNotInAnchor) {
-            anchor.sizes = protected.ground.sizes();
+            anchor.sizes = protected.segments.sizes();
         }
         anchor.reshape = protected.reshape.get();
         anchor.marks.clone_from(&protected.marks.borrow());

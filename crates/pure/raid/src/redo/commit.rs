@@ -2,10 +2,11 @@
 
 use crate::array::Core;
 use crate::geometry::MemberSet;
+use crate::on_disk::batch::Records;
 use crate::protect::Protected;
-use crate::redo::batch::Records;
 use crate::redo::ring::{Sealed, Ticket, Turn};
-use crate::sabotage::{self, Bug};
+use crate::sabotage;
+use crate::sabotage::Bug;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use futures_util::future::join_all;
 use shard::yield_now;

@@ -1,6 +1,7 @@
 //! The ring in memory: the batch that gathers, those whose writes have not ended, and the room that is left.
 
-use crate::redo::batch::{self, HEADER_BYTES, Header, Records};
+use crate::on_disk::batch;
+use crate::on_disk::batch::{HEADER_BYTES, Header, Records};
 use block::{IoError, View};
 use shard::Signal;
 use std::cell::RefCell;

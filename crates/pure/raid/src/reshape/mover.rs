@@ -9,12 +9,13 @@ use crate::array::Core;
 use crate::bounds::BLOCK_BYTES;
 use crate::commit::{Op, Ops};
 use crate::geometry::Rows;
+use crate::on_disk::anchor::Reshape;
+use crate::on_disk::batch::{HEADER_BYTES, Records, blocks_of, record_bytes};
+use crate::on_disk::entry::Entry;
+use crate::on_disk::page;
 use crate::protect::Protected;
-use crate::redo::anchor::Reshape;
-use crate::redo::batch::{HEADER_BYTES, Records, blocks_of, record_bytes};
-use crate::sabotage::{self, Bug};
-use crate::sums::Entry;
-use crate::sums::cache;
+use crate::sabotage;
+use crate::sabotage::Bug;
 use block::{BlockDevice, Extent, IoError};
 use futures_util::future::join_all;
 use shard::RangeGuard;
@@ -83,7 +84,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let protected = self.protected.as_ref().expect("only protected arrays are reshaped");
         let chunk = self.layout.chunk_blocks();
         let pages = |stripes: &Range<u64>| {
-            cache::pages_of(Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk))
+            page::pages_of(Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk))
         };
         let is_unwritten = |page: u64| {
             let mut none = !protected.is_used(page);
@@ -91,7 +92,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             for member in 0..self.width() {
                 // A page that is neither on disk nor in memory has nothing.
                 let see = |_, entries: &[Entry]| none &= entries.iter().all(|entry| entry.is_unwritten());
-                let _ = pages.visit(member, cache::blocks_of(page), see);
+                let _ = pages.visit(member, page::blocks_of(page), see);
             }
             none
         };

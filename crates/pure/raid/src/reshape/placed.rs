@@ -3,10 +3,10 @@
 use super::Moving;
 use crate::array::Core;
 use crate::geometry::{MemberSet, Role, Rows, bytes};
+use crate::on_disk::batch::Records;
+use crate::on_disk::entry::{Entry, guards};
 use crate::protect::Protected;
-use crate::redo::batch::Records;
 use crate::restore::parities_of;
-use crate::sums::{Entry, guards};
 use block::{BlockDevice, Buf, Extent, IoError, View};
 use std::rc::Rc;
 

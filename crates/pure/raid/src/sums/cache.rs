@@ -1,15 +1,13 @@
 //! The pages of sums that are in memory: found in one step, within a budget, dirty ones held.
 
-use crate::sums::Entry;
-use crate::sums::area::PAGE_ENTRIES;
+use crate::on_disk::area::PAGE_ENTRIES;
+use crate::on_disk::entry::Entry;
+use crate::on_disk::page::{Entries, PageId, blocks_of, pages_of};
 use block::Extent;
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::ops::Range;
 use std::rc::Rc;
 
-/// The entries of a page.
-pub(crate) type Entries = [Entry; PAGE_ENTRIES as usize];
 /// One bit for each entry of a page.
 type Bits = [u64; (PAGE_ENTRIES as usize).div_ceil(64)];
 
@@ -20,13 +18,6 @@ const NONE: u32 = u32::MAX;
 
 /// The slots of a run of pages, once one of them is in memory.
 type Leaf = Option<Box<[u32; LEAF_PAGES]>>;
-
-/// Which page of which member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct PageId {
-    pub(crate) member: u16,
-    pub(crate) page: u64,
-}
 
 pub(crate) struct Cache {
     slots: Vec<Slot>,
@@ -51,16 +42,6 @@ struct Slot {
     pins: u32,
     /// Entries of fresh writes that are not in the log: on disk they are unwritten.
     fresh: Option<Box<Bits>>,
-}
-
-/// The blocks that a page has the entries of.
-pub(crate) fn blocks_of(page: u64) -> Extent {
-    Extent::new(page * PAGE_ENTRIES, PAGE_ENTRIES)
-}
-
-/// The pages that have the entries of these blocks.
-pub(crate) fn pages_of(extent: Extent) -> Range<u64> {
-    extent.start.0 / PAGE_ENTRIES..extent.end().0.div_ceil(PAGE_ENTRIES)
 }
 
 impl Cache {

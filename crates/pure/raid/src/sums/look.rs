@@ -2,11 +2,10 @@
 
 use crate::array::{Array, Core};
 use crate::finding::{Finding, FindingKind, Outcome};
+use crate::on_disk::page::{Found, PageId, blocks_of};
 use crate::open::newest_of;
 use crate::protect::Protected;
 use crate::scrub::Scrubbed;
-use crate::sums::cache::{PageId, blocks_of};
-use crate::sums::pages::Found;
 use crate::verify::Progress;
 use block::{BlockDevice, Extent, IoError, IoErrorKind};
 use futures_util::future::join_all;
@@ -29,7 +28,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         };
         // Before the next one takes the place of the newest.
         total.healed += self.core().look_at_anchors(&protected).await;
-        let pages = protected.ground.pages();
+        let pages = protected.segments.pages();
         let mut page = 0;
         while page < pages {
             let end = pages.min(page + STEP_PAGES);

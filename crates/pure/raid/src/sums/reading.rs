@@ -3,9 +3,10 @@
 use crate::array::Core;
 use crate::geometry::bytes;
 use crate::member::MemberState;
+use crate::on_disk::entry::Entry;
 use crate::protect::Protected;
-use crate::sabotage::{self, Bug};
-use crate::sums::Entry;
+use crate::sabotage;
+use crate::sabotage::Bug;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope};
 use simd::crc32c::{crc32c, crc32c_of_slices};
 use std::rc::Rc;

@@ -1,5 +1,7 @@
 use super::*;
-use crate::sums::Entry;
+use crate::on_disk::batch::Records;
+use crate::on_disk::entry::Entry;
+use crate::redo::ring::{Head, Ring, Sealed, Ticket, Turn};
 use std::task::Waker;
 
 fn cx() -> Context<'static> {

@@ -3,8 +3,8 @@
 
 use crate::bounds::GROWTHS_MAX;
 use crate::error::ArrayError;
-use crate::sums::area::{Area, PAGE_ENTRIES};
-use crate::sums::regions::REGIONS;
+use crate::on_disk::area::{Area, PAGE_ENTRIES};
+use crate::on_disk::regions::REGIONS;
 use block::{Blocks, Extent, Lba};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -24,7 +24,7 @@ pub(crate) struct Segment {
 }
 
 /// The segments of an array, the same on every member.
-pub(crate) struct Ground {
+pub(crate) struct Segments {
     /// Most arrays have no other.
     first: Segment,
     more: RefCell<Vec<Segment>>,
@@ -34,7 +34,7 @@ pub(crate) struct Ground {
     region_pages: Cell<u64>,
 }
 
-impl Ground {
+impl Segments {
     /// All of a member is data.
     pub(crate) fn plain() -> Self {
         let first = Segment { blocks: Extent::new(0, u64::MAX), at: Lba(0), pages: 0..0, homes: [Lba(0); 2] };
@@ -189,26 +189,26 @@ mod tests {
         ) {
             let chunk_blocks = 1u64 << chunk;
             let Ok(area) = Area::new(Blocks(first), chunk_blocks, 32) else { return Ok(()) };
-            let ground = Ground::new(&area, Blocks(first));
+            let segments = Segments::new(&area, Blocks(first));
             let (mut size, mut used) = (first, vec![(area.pages_a.start.0, area.data.end().0)]);
             for more in more {
                 size += more;
-                let before = ground.data_blocks();
-                let Ok(segment) = ground.next(Blocks(size), chunk_blocks) else { continue };
+                let before = segments.data_blocks();
+                let Ok(segment) = segments.next(Blocks(size), chunk_blocks) else { continue };
                 let pages = segment.pages.end - segment.pages.start;
                 prop_assert!(segment.at.0.is_multiple_of(chunk_blocks) && segment.blocks.len.0.is_multiple_of(chunk_blocks));
                 prop_assert_eq!(segment.homes[1].0 - segment.homes[0].0, pages);
                 prop_assert!(segment.homes[1].0 + pages <= segment.at.0);
                 used.push((segment.homes[0].0, segment.at.0 + segment.blocks.len.0));
-                ground.add(segment, Blocks(size));
-                prop_assert!(ground.data_blocks() > before);
-                prop_assert!(ground.pages() * PAGE_ENTRIES >= ground.data_blocks().0);
-                prop_assert!(ground.region_pages() * REGIONS >= ground.pages());
+                segments.add(segment, Blocks(size));
+                prop_assert!(segments.data_blocks() > before);
+                prop_assert!(segments.pages() * PAGE_ENTRIES >= segments.data_blocks().0);
+                prop_assert!(segments.region_pages() * REGIONS >= segments.pages());
             }
             prop_assert!(used.windows(2).all(|pair| pair[0].1 <= pair[1].0));
             prop_assert!(used.iter().all(|&(_, end)| end <= size));
-            let all = Extent { start: Lba(0), len: ground.data_blocks() };
-            let runs = ground.runs(all);
+            let all = Extent { start: Lba(0), len: segments.data_blocks() };
+            let runs = segments.runs(all);
             prop_assert_eq!(runs.iter().map(|(run, _)| run.len.0).sum::<u64>(), all.len.0);
         }
     }
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn ground_wastes_little_of_what_is_added() {
         let area = Area::new(Blocks(1 << 20), 16, 4096).expect("large enough");
-        let ground = Ground::new(&area, Blocks(1 << 20));
-        let segment = ground.next(Blocks(2 << 20), 16).expect("large enough");
+        let segments = Segments::new(&area, Blocks(1 << 20));
+        let segment = segments.next(Blocks(2 << 20), 16).expect("large enough");
         assert!(segment.blocks.len.0 > (1 << 20) * 502 / 506, "{segment:?}");
-        assert_eq!(ground.next(Blocks(1 << 20), 16).err().map(|_| ()), Some(()));
+        assert_eq!(segments.next(Blocks(1 << 20), 16).err().map(|_| ()), Some(()));
     }
 }

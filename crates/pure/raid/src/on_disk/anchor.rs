@@ -1,10 +1,9 @@
 //! The anchor: where the log begins, which pages exist, and what absent members have missed.
 
-use crate::bounds::GROWTHS_MAX;
-use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
+use crate::bounds::{BLOCK_BYTES, GROWTHS_MAX, MEMBERS_MAX};
 use crate::geometry::MemberSet;
-use crate::sums::regions::Regions;
-use crate::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
+use crate::on_disk::regions::Regions;
+use crate::on_disk::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
 use block::{Buf, View};
 
 const MAGIC: &[u8; 8] = b"BLKYANCH";
