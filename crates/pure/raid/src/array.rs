@@ -3,11 +3,11 @@
 use crate::background::Background;
 use crate::bounds::BLOCK_BYTES;
 use crate::error::{ArrayError, FailError, RebuildError, ReplaceError};
-use crate::failure::{FailureLog, Failures};
 use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
+use crate::locks::Locks;
 use crate::logged::Old;
-use crate::member::{Member, MemberState, Usable};
+use crate::members::{FailureLog, Member, MemberState, Members, Services, admit};
 use crate::on_disk::segments::Segments;
 use crate::protect::Protected;
 use crate::rebuild::{RebuildOwner, Rebuilt};
@@ -17,11 +17,9 @@ use crate::verify::{Progress, Verified};
 use block::{
     Best, BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rank, Rope, Stable, View, Written,
 };
-use shard::{RangeGuard, RangeLocks};
+use shard::Signal;
 use std::cell::{Cell, RefCell};
-use std::future::Future;
 use std::ops::Range;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -40,17 +38,11 @@ pub(crate) type Current<D> = Rc<RefCell<Rc<Core<D>>>>;
 /// The array in one shape. Commands keep the one that they began with; what is behind [`Rc`] all shapes share.
 pub(crate) struct Core<D> {
     pub(crate) layout: Layout,
-    /// Every place that there is; the layout may have fewer of them.
-    pub(crate) members: Box<[Rc<Member<D>>]>,
-    /// How many places count, in all shapes: one that is joining does not.
-    pub(crate) width: Rc<Cell<u16>>,
+    pub(crate) members: Rc<Members<D>>,
     /// Where the blocks are that are not laid out like this yet, while the array is reshaped.
     pub(crate) moving: Option<Rc<Moving<D>>>,
-    pub(crate) log: Rc<dyn FailureLog>,
-    /// One lock for each row of each stripe.
-    pub(crate) locks: RangeLocks,
+    pub(crate) locks: Locks,
     pub(crate) background: Rc<Background>,
-    pub(crate) failures: Rc<Failures>,
     pub(crate) tally: Rc<Tally>,
     /// Stripes whose mirrors may differ after an unclean stop.
     pub(crate) suspect: Rc<RefCell<Vec<Range<u64>>>>,
@@ -77,15 +69,15 @@ impl<D: BlockDevice + 'static> Array<D> {
             return Err(ArrayError::TooManyMissing { level: layout.level(), missing: usize::from(missing.len()) });
         }
         let segments = Rc::new(Segments::plain());
+        let places = members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect();
+        let (background, changed) = (Rc::<Background>::default(), Rc::<Signal>::default());
+        let services = Services { log, missed: None, pause: None, background: background.clone(), changed };
         Ok(Self::of(Core {
             layout,
-            members: members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect(),
-            width: Rc::new(Cell::new(layout.members())),
+            members: Rc::new(Members::new(layout, places, services)),
             moving: None,
-            log,
-            locks: RangeLocks::new(),
-            background: Rc::default(),
-            failures: Rc::default(),
+            locks: Locks::new(layout.chunk_blocks(), background.clone()),
+            background,
             tally: Rc::default(),
             suspect: Rc::default(),
             turn: Cell::default(),
@@ -129,7 +121,7 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// The device in the place of `member`, failed or not.
     #[must_use]
     pub fn device(&self, member: u16) -> Option<Rc<D>> {
-        self.core().members.get(usize::from(member))?.device()
+        self.core().members.find(member)?.device()
     }
 
     /// What the array is and has done.
@@ -158,24 +150,24 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// *Errors*: see [`FailError`]; the member stays in service unless it says `NotRecorded`.
     pub async fn fail(&self, member: u16) -> Result<(), FailError> {
         let core = self.core();
-        let state = core.members.get(usize::from(member)).ok_or(FailError::NoSuchMember(member))?.state();
+        let state = core.members.find(member).ok_or(FailError::NoSuchMember(member))?.state();
         match state {
             MemberState::Failed | MemberState::Missing => return Err(FailError::NotInService(member)),
-            MemberState::InService | MemberState::Rebuilding { .. } if !core.spares(member) => {
+            MemberState::InService | MemberState::Rebuilding { .. } if !core.members.spares(member) => {
                 return Err(FailError::Needed(member));
             }
             MemberState::InService | MemberState::Rebuilding { .. } => {}
         }
         let everywhere = self.geometry().all();
-        core.lose(member, IoError::new(IoErrorKind::Gone, everywhere));
-        core.failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
+        core.members.lose(member, IoError::new(IoErrorKind::Gone, everywhere));
+        core.members.failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
     }
 
     /// The array lets go of the device of a member that has failed, so that it can be opened again.
     /// Without effect on one that is in use.
     pub fn release(&self, member: u16) {
         let core = self.core();
-        if let Some(place) = core.members.get(usize::from(member))
+        if let Some(place) = core.members.find(member)
             && matches!(place.state(), MemberState::Failed | MemberState::Missing)
         {
             place.release();
@@ -185,8 +177,8 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// The array is no more: it lets go of all of its devices, and whatever is asked of it is an error.
     pub fn dismantle(&self) {
         let core = self.core();
-        core.stop(IoError::new(IoErrorKind::Gone, self.geometry().all()));
-        core.members.iter().for_each(|place| place.release());
+        core.members.stop(IoError::new(IoErrorKind::Gone, self.geometry().all()));
+        core.members.places().iter().for_each(|place| place.release());
     }
 
     /// `device` is in the place of `member`, which had failed or was missing, and waits for
@@ -195,7 +187,7 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// *Errors*: see [`ReplaceError`]; nothing has changed then.
     pub fn replace(&self, member: u16, device: D) -> Result<(), ReplaceError> {
         let core = self.core();
-        let place = core.members.get(usize::from(member)).ok_or(ReplaceError::NoSuchMember(member))?;
+        let place = core.members.find(member).ok_or(ReplaceError::NoSuchMember(member))?;
         if core.is_reshaping() {
             return Err(ReplaceError::Reshaping);
         }
@@ -254,7 +246,7 @@ impl<D: BlockDevice + 'static> Array<D> {
     ///
     /// For the owner, to say again after a restart what [`Rebuilt::unreadable`] said.
     pub fn mark_unreadable(&self, member: u16, extent: Extent) {
-        self.core().members[usize::from(member)].mark_unreadable(extent);
+        self.core().members.place(member).mark_unreadable(extent);
     }
 }
 
@@ -265,25 +257,12 @@ impl<D: BlockDevice + 'static> Drop for Array<D> {
     }
 }
 
-/// Admits a device that can take the place of `member`.
-pub(crate) fn admit(needed: Blocks, member: u16, geometry: &Geometry) -> Result<(), ArrayError> {
-    if geometry.block_bytes != BLOCK_BYTES {
-        return Err(ArrayError::BlockSize { member, block_bytes: geometry.block_bytes });
-    }
-    let (blocks, needed) = (geometry.blocks.0, needed.0);
-    if blocks < needed {
-        return Err(ArrayError::MemberTooSmall { member, blocks, needed });
-    }
-    Ok(())
-}
-
 impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     fn geometry(&self) -> Geometry {
         let core = self.core();
         let layout = core.served();
-        let members = core.members.iter().filter_map(|member| member.device()).map(|device| device.geometry());
         let (mut physical, mut volatile, mut zeroes) = (BLOCK_BYTES, false, true);
-        for member in members {
+        for member in core.members.geometries() {
             physical = physical.max(member.physical_block_bytes);
             volatile |= member.volatile_cache;
             zeroes &= member.discard_zeroes;
@@ -358,32 +337,15 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     }
 }
 
-impl<D> Drop for Core<D> {
-    fn drop(&mut self) {
-        if let Some(protected) = &self.protected {
-            // Whoever waits for the last command of this shape looks again.
-            protected.ring.wake();
-        }
-    }
-}
-
 impl<D: BlockDevice + 'static> Core<D> {
     /// The same array in another shape.
-    pub(crate) fn reshaped(
-        &self,
-        layout: Layout,
-        members: Box<[Rc<Member<D>>]>,
-        moving: Option<Rc<Moving<D>>>,
-    ) -> Self {
+    pub(crate) fn reshaped(&self, layout: Layout, places: Box<[Rc<Member<D>>]>, moving: Option<Rc<Moving<D>>>) -> Self {
         Self {
             layout,
-            members,
-            width: self.width.clone(),
+            members: Rc::new(self.members.reshaped(layout, places)),
             moving,
-            log: self.log.clone(),
             locks: self.locks.clone(),
             background: self.background.clone(),
-            failures: self.failures.clone(),
             tally: self.tally.clone(),
             suspect: self.suspect.clone(),
             turn: Cell::default(),
@@ -396,61 +358,9 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.moving.as_ref().map_or(self.layout, |moving| moving.old.layout)
     }
 
-    /// The members that count.
-    pub(crate) fn all_members(&self) -> MemberSet {
-        MemberSet::first(self.width())
-    }
-
-    /// How many members count.
-    pub(crate) fn width(&self) -> u16 {
-        self.width.get()
-    }
-
-    /// Which members can be used in `stripe`, as things stand.
-    pub(crate) fn usable(&self, stripe: u64) -> Usable {
-        let mut usable = Usable { read: MemberSet::NONE, write: MemberSet::NONE };
-        for (number, member) in (0..self.layout.members()).zip(&self.members) {
-            let (read, write) = member.usable(stripe);
-            usable.read = if read { usable.read.with(number) } else { usable.read };
-            usable.write = if write { usable.write.with(number) } else { usable.write };
-        }
-        usable
-    }
-
     /// Blocks that the array needs of each member.
     pub(crate) fn member_blocks(&self) -> Blocks {
         self.protected.as_ref().map_or(self.layout.member_blocks(), |protected| protected.segments.member_blocks())
-    }
-
-    pub(crate) fn member(&self, member: u16) -> &Member<D> {
-        &self.members[usize::from(member)]
-    }
-
-    /// Keeps writers out of `stripes`.
-    pub(crate) async fn lock_shared(&self, stripes: Range<u64>) -> RangeGuard {
-        self.lock_rows_shared(self.rows_of_stripes(stripes)).await
-    }
-
-    /// Keeps everybody else out of `stripes`.
-    pub(crate) async fn lock_exclusive(&self, stripes: Range<u64>) -> RangeGuard {
-        self.lock_rows_exclusive(self.rows_of_stripes(stripes)).await
-    }
-
-    /// As [`Core::lock_shared`], for rows counted over all stripes.
-    pub(crate) async fn lock_rows_shared(&self, rows: Range<u64>) -> RangeGuard {
-        let mut acquire = pin!(self.locks.shared(rows));
-        self.background.until(|cx| acquire.as_mut().poll(cx)).await
-    }
-
-    /// As [`Core::lock_exclusive`], for rows counted over all stripes.
-    pub(crate) async fn lock_rows_exclusive(&self, rows: Range<u64>) -> RangeGuard {
-        let mut acquire = pin!(self.locks.exclusive(rows));
-        self.background.until(|cx| acquire.as_mut().poll(cx)).await
-    }
-
-    fn rows_of_stripes(&self, stripes: Range<u64>) -> Range<u64> {
-        let chunk = self.layout.chunk_blocks();
-        stripes.start * chunk..stripes.end * chunk
     }
 
     fn extent_of(&self, start: Lba, data: &View) -> Result<Extent, IoError> {

@@ -5,8 +5,8 @@
 //! gives back, and writes the others again.
 
 use crate::array::Core;
-use crate::commit::{Op, Ops};
 use crate::geometry::{MemberSet, Place, Role, Rows};
+use crate::members::{Op, Ops};
 use block::{Best, BlockDevice, Buf, Extent, IoError, Lba, Rank, View};
 use std::rc::Rc;
 
@@ -57,7 +57,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             return Ok((content_of(copies, best), 0));
         }
         // A copy that is being written looks like that: under the lock it is known.
-        let guard = self.lock_exclusive(place.stripe..place.stripe + 1).await;
+        let guard = self.locks.exclusive(place.stripe..place.stripe + 1).await;
         let copies = self.copies_of(place, rank).await;
         let best = copies.iter().filter_map(|copy| copy.rank).max();
         let wrong: Vec<u16> = copies.iter().filter(|copy| copy.rank != best).map(|copy| copy.member).collect();
@@ -65,7 +65,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let extent = self.layout.member_extent(place.stripe, Rows::new(place.row, place.row + 1));
         let ops: Ops = wrong.iter().map(|&member| Op::write(member, extent, content.clone())).collect();
         self.carry_out(ops, guard, Extent { start: lba, len: block::Blocks(1) }).await?;
-        self.failures_recorded(extent).await?;
+        self.members.failures_recorded(extent).await?;
         Ok((Some(content), wrong.len() as u64))
     }
 
@@ -73,7 +73,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn copies_of(self: &Rc<Self>, place: Place, rank: Rank<'_>) -> Vec<Copy> {
         let rows = Rows::new(place.row, place.row + 1);
         let extent = self.layout.member_extent(place.stripe, rows);
-        let readable = self.usable(place.stripe).read;
+        let readable = self.members.usable(place.stripe).read;
         let role = |copy| Role::Data { column: place.column, copy };
         let judged = |member, content: Result<View, IoError>| {
             let rank = content.as_ref().ok().and_then(|content| rank(content));
@@ -83,7 +83,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         for copy in 0..self.layout.copies() {
             let member = self.layout.member_of(place.stripe, role(copy));
             if readable.contains(member) {
-                let content = self.read_data(member, extent).await.map(block::Rope::into_view);
+                let content = self.members.read_data(member, extent).await.map(block::Rope::into_view);
                 copies.push(judged(member, content));
             }
         }

@@ -1,61 +1,46 @@
 //! Making writes durable, and forgetting blocks.
 
 use crate::array::Core;
-use crate::commit::{Op, Ops};
 use crate::geometry::{Role, Span};
+use crate::members::{Op, Ops};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable, Written};
 use futures_util::future::join_all;
-use std::future::Future;
-use std::pin::pin;
 use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Core<D> {
     /// One flush for each member that was written since its last; a member whose flush fails has failed.
     pub(crate) async fn flush(self: &Rc<Self>, _after: Written) -> Result<Stable, IoError> {
         let everything = Extent { start: block::Lba(0), len: self.layout.blocks() };
-        self.serving(everything)?;
+        self.members.serving(everything)?;
         if self.protected.is_some() {
             // What was overwritten is in the log since its write ended; what is fresh comes there now.
             self.settle_fresh().await?;
-            self.failures_recorded(everything).await?;
+            self.members.failures_recorded(everything).await?;
             return Ok(Stable::attest());
         }
-        let members = (0..self.layout.members()).filter(|&member| self.member(member).needs_flush());
-        let flush = |member| self.flush_member(member);
+        let members = (0..self.layout.members()).filter(|&member| self.members.place(member).needs_flush());
+        let flush = |member| self.members.flush_member(member);
         for flushed in join_all(members.map(flush)).await {
             // A failed flush costs the member; whether the array can do without is judged below.
             drop(flushed);
         }
-        self.failures_recorded(everything).await?;
+        self.members.failures_recorded(everything).await?;
         Ok(Stable::attest())
-    }
-
-    pub(crate) async fn flush_member(self: &Rc<Self>, member: u16) -> Result<Stable, IoError> {
-        let place = self.member(member);
-        let tenure = place.tenure.get();
-        // The member may be busy with a flush that only our own work brings to its end: the record of a
-        // failure is written to the same disks.
-        let mut flush = pin!(place.flush());
-        let flushed = self.background.until(|cx| flush.as_mut().poll(cx)).await;
-        if let Err(error) = flushed {
-            self.lose_in(member, tenure, error);
-        }
-        flushed
     }
 
     /// Passes on what leaves parity and mirrors right; keeps the content of everything else.
     pub(crate) async fn discard(self: &Rc<Self>, extent: Extent) -> Result<Written, IoError> {
-        self.serving(extent)?;
+        self.members.serving(extent)?;
         if self.is_bare() || self.all_discard_to_zeros() {
             self.for_spans(extent, |span| self.discard_span(span)).await?;
         }
-        self.failures_recorded(extent).await?;
+        self.members.failures_recorded(extent).await?;
         Ok(Written::attest())
     }
 
     /// Zeros on all members are right parity, and equal mirrors.
     fn all_discard_to_zeros(&self) -> bool {
-        self.members.iter().filter_map(|member| member.device()).all(|device| device.geometry().discard_zeroes)
+        self.members.places().iter().filter_map(|member| member.device()).all(|device| device.geometry().discard_zeroes)
     }
 
     async fn discard_span(self: &Rc<Self>, span: Span) -> Result<(), IoError> {
@@ -69,8 +54,8 @@ impl<D: BlockDevice + 'static> Core<D> {
                 result => result,
             };
         }
-        let guard = self.lock_exclusive(span.stripes.clone()).await;
-        self.serving(span.extent)?;
+        let guard = self.locks.exclusive(span.stripes.clone()).await;
+        self.members.serving(span.extent)?;
         let ops = if self.layout.has_parity() { self.whole_stripe(&span) } else { self.each_copy(&span) };
         self.carry_out(ops, guard, span.extent).await
     }
@@ -78,7 +63,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn whole_stripe(&self, span: &Span) -> Ops {
         let stripe = span.stripes.start;
         let chunk = self.layout.member_extent(stripe, self.layout.all_rows());
-        self.usable(stripe).write.iter().map(|member| Op::discard(member, chunk)).collect()
+        self.members.usable(stripe).write.iter().map(|member| Op::discard(member, chunk)).collect()
     }
 
     fn each_copy(&self, span: &Span) -> Ops {
@@ -88,7 +73,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                 let role = Role::Data { column: piece.place.column, copy };
                 let member = self.layout.member_of(piece.place.stripe, role);
                 let extent = self.member_extent(&piece);
-                ops.extend(self.written_runs(member, extent).map(|run| Op::discard(member, run)));
+                ops.extend(self.members.written_runs(member, extent).map(|run| Op::discard(member, run)));
             }
         }
         ops

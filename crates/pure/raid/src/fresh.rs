@@ -4,13 +4,12 @@
 //! crash before leaves the stripes unwritten, so nothing of what was in flight is ever read.
 
 use crate::array::Core;
-use crate::commit::{Change, Ops};
 use crate::geometry::Span;
+use crate::members::{Change, Ops};
 use crate::on_disk::batch::{Records, blocks_of, record_bytes};
 use crate::on_disk::entry::{Entry, guards};
 use crate::protect::Protected;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use crate::sums::cache::Pins;
 use block::{BlockDevice, Extent, IoError, View};
 use shard::RangeGuard;
@@ -80,9 +79,9 @@ impl<D: BlockDevice + 'static> Core<D> {
                 entries.push((op.member, block, Entry::UNWRITTEN.next(protected.tie(op.member, block), guard)));
             }
         }
-        ops.retain(|op| self.member(op.member).usable(op.start.0 / chunk).1);
-        let ended = self.perform(ops).await;
-        self.judge(&ended, part.extent)?;
+        ops.retain(|op| self.members.place(op.member).usable(op.start.0 / chunk).1);
+        let ended = self.members.perform(ops).await;
+        self.members.judge(&ended, part.extent)?;
         let mut cache = protected.cache.borrow_mut();
         entries.into_iter().for_each(|(member, block, entry)| cache.set_fresh(member, block, entry));
         let members = self.layout.members();
@@ -134,9 +133,9 @@ impl<D: BlockDevice + 'static> Core<D> {
             return Ok(());
         }
         if !sabotage::is(Bug::FreshBeforeFlush) {
-            self.flush_those(self.written_members()).await?;
+            self.members.flush_those(self.members.written()).await?;
         }
-        let each = u64::from(self.width()) * record_bytes(self.layout.chunk_blocks());
+        let each = u64::from(self.members.width()) * record_bytes(self.layout.chunk_blocks());
         let table_bytes = (protected.ring.batch_blocks_max() - 1) * u64::from(crate::BLOCK_BYTES);
         let most = usize::try_from((table_bytes / each).max(1)).unwrap_or(usize::MAX);
         debug_assert!(blocks_of(each as usize, 0) <= protected.ring.batch_blocks_max(), "a stripe fits into a batch");
@@ -144,15 +143,6 @@ impl<D: BlockDevice + 'static> Core<D> {
             self.log_stripes(protected, some).await?;
         }
         Ok(())
-    }
-
-    /// The members that hold what was written, also those that are being rebuilt.
-    pub(crate) fn written_members(&self) -> crate::geometry::MemberSet {
-        let written = |member: &u16| {
-            let state = self.member(*member).state();
-            matches!(state, crate::MemberState::InService | crate::MemberState::Rebuilding { .. })
-        };
-        self.all_members().iter().filter(written).collect()
     }
 
     async fn log_stripes(self: &Rc<Self>, protected: &Protected, stripes: &[(u64, u16)]) -> Result<(), IoError> {

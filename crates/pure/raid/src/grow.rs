@@ -2,7 +2,7 @@
 
 mod join;
 
-use crate::array::{Array, Core, Current, admit};
+use crate::array::{Array, Core, Current};
 use crate::error::GrowError;
 use crate::geometry::Layout;
 use crate::on_disk::area::PAGE_ENTRIES;
@@ -10,8 +10,7 @@ use crate::on_disk::entry::Entry;
 use crate::on_disk::page::{PageId, emit};
 use crate::on_disk::segments::Segment;
 use crate::protect::Protected;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Blocks, Buf, Extent, IoError};
 use futures_util::future::join_all;
 use std::rc::Rc;
@@ -63,8 +62,8 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     fn admit_growing(&self) -> Result<Rc<Protected>, GrowError> {
         let protected = self.protected.clone().ok_or(GrowError::NotProtected)?;
-        self.serving(Extent::default())?;
-        if let Some(member) = self.not_in_service().iter().next() {
+        self.members.serving(Extent::default())?;
+        if let Some(member) = self.members.not_in_service().iter().next() {
             return Err(GrowError::NotInService(member));
         }
         if self.moving.is_some() || protected.growing.get() {
@@ -86,11 +85,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         if segments.is_full() {
             return Err(GrowError::TooOften);
         }
-        for (number, member) in (0..).zip(&self.members) {
-            if let Some(device) = member.device() {
-                admit(member_blocks, number, &device.geometry())?;
-            }
-        }
+        self.members.admit(member_blocks)?;
         Ok(segments.next(member_blocks, self.layout.chunk_blocks())?)
     }
 
@@ -109,17 +104,17 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
             self.make_pages(protected, &segment, pages).await?;
         }
-        self.flush_those(self.in_use(protected)).await?;
+        self.members.flush_those(self.members.in_use()).await?;
         self.blank_rest(protected).await;
         protected.coarsen(segments.region_pages_with(&segment) / segments.region_pages());
         segments.add(segment, member_blocks);
-        protected.cache.borrow_mut().widen(self.width(), segments.pages());
+        protected.cache.borrow_mut().widen(self.members.width(), segments.pages());
         self.run_checkpoint(protected).await?;
         let (old, blocks) = (self.layout, segments.data_blocks());
         let chunk_bytes = u32::try_from(old.chunk_blocks()).expect("a chunk is small") * crate::BLOCK_BYTES;
         let layout = Layout::new(old.level(), usize::from(old.members()), chunk_bytes, blocks);
         let layout = layout.expect("a layout of more stripes is as valid as it was");
-        current.replace(Rc::new(self.reshaped(layout, self.members.clone(), None)));
+        current.replace(Rc::new(self.reshaped(layout, self.members.places().into(), None)));
         Ok(())
     }
 
@@ -153,7 +148,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         if rest.is_empty() {
             return;
         }
-        for member in 0..self.width() {
+        for member in 0..self.members.width() {
             let _pins = self.hold_pages(protected, member, rest).await;
             let mut cache = protected.cache.borrow_mut();
             for block in rest.start.0..rest.end().0 {
@@ -179,16 +174,16 @@ impl<D: BlockDevice + 'static> Core<D> {
                 into.copy_from_slice(&emit(protected.id, PageId { member, page }, protected.stamp.get(), &unwritten));
             }
             let run = run.freeze();
-            [(member, own, run.clone()), ((member + 1) % self.width(), other, run)]
+            [(member, own, run.clone()), ((member + 1) % self.members.width(), other, run)]
         };
-        let in_use = self.in_use(protected);
-        let writes = (0..self.width()).flat_map(make).filter(|(member, ..)| in_use.contains(*member));
-        let write = |(member, at, run)| async move { (member, self.write_beside_data(member, at, run).await) };
+        let in_use = self.members.in_use();
+        let writes = (0..self.members.width()).flat_map(make).filter(|(member, ..)| in_use.contains(*member));
+        let write = |(member, at, run)| async move { (member, self.members.write_beside_data(member, at, run).await) };
         for (member, written) in join_all(writes.map(write)).await {
             if let Err(error) = written {
-                self.lose(member, error);
+                self.members.lose(member, error);
             }
         }
-        self.serving(Extent::default())
+        self.members.serving(Extent::default())
     }
 }

@@ -1,7 +1,7 @@
 //! Arrays: several member devices that are one [`BlockDevice`](block::BlockDevice), and survive the loss of some.
 //!
 //! [`Array`] serves and repairs; [`Layout`] says where every block lies; [`plan`] chooses the cheapest way
-//! to write part of a stripe. What a member's failure means is decided in `failure`, and nowhere else.
+//! to write part of a stripe. What a member's failure means is decided in `members/failure`, and nowhere else.
 //! docs/raid.md draws the layouts and says what a crash can leave.
 
 mod array;
@@ -10,7 +10,6 @@ mod best;
 mod bounds;
 mod commit;
 mod error;
-mod failure;
 mod finding;
 mod flush;
 mod fresh;
@@ -18,10 +17,10 @@ mod fresh;
 pub mod fuzzing;
 pub mod geometry;
 mod grow;
-mod insist;
 mod level;
+mod locks;
 mod logged;
-mod member;
+mod members;
 mod on_disk;
 mod open;
 pub mod plan;
@@ -45,15 +44,14 @@ mod write;
 pub use array::Array;
 pub use bounds::{BLOCK_BYTES, CHUNK_BYTES, CHUNK_BYTES_DEFAULT, MEMBERS_MAX};
 pub use error::{ArrayError, FailError, GrowError, RebuildError, ReplaceError};
-pub use failure::FailureLog;
 pub use finding::{Finding, FindingKind, Outcome};
 pub use geometry::{Layout, capacity};
 pub use level::{Level, UnknownLevel};
-pub use member::MemberState;
+pub use members::{FailureLog, MemberState, MemberStatus};
 pub use on_disk::area::{Area, ring_blocks};
 pub use open::{LeftOut, OpenError, Opened, RejoinError};
 pub use protect::{Options, Shape};
 pub use rebuild::{RebuildOwner, Rebuilt};
 pub use scrub::{Repair, Scrubbed};
-pub use status::{Counters, MemberStatus, PlanCount, ProtectionStatus, Status};
+pub use status::{Counters, PlanCount, ProtectionStatus, Status};
 pub use verify::{Progress, Verified};

@@ -5,12 +5,11 @@ mod discard;
 
 use crate::array::Core;
 use crate::bounds::BLOCK_BYTES;
-use crate::commit::{Op, Ops};
 use crate::geometry::{Role, Rows, Span, bands, bytes};
-use crate::logged::change::Change;
+use crate::logged::change::LoggedChange;
+use crate::members::{Change, Op, Ops};
 use crate::protect::Protected;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use crate::sums::cache::Pins;
 use block::{BlockDevice, Extent, IoError, View, Written};
 use futures_util::stream::{self, StreamExt};
@@ -42,10 +41,10 @@ pub(crate) async fn change_of<D: BlockDevice + 'static>(
     for op in ops {
         core.hold_more(protected, &mut pins, op.member, op.extent()).await;
         let extent = op.extent();
-        let crate::commit::Change::Write(content) = op.change else { continue };
+        let Change::Write(content) = op.change else { continue };
         for n in 0..extent.len.0 {
             let row = Op::write(op.member, Extent::new(extent.start.0 + n, 1), content.slice(bytes(n)..bytes(n + 1)));
-            changes.push(Change::new(core, protected, part, Ops::from_iter([row]), Vec::new()));
+            changes.push(LoggedChange::new(core, protected, part, Ops::from_iter([row]), Vec::new()));
         }
     }
     let own = core.clone();
@@ -68,7 +67,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         old: Old,
     ) -> Result<Written, IoError> {
         self.tally.add(|counters| counters.writes += 1);
-        self.serving(extent)?;
+        self.members.serving(extent)?;
         let mut parts = self.layout.spans(extent).flat_map(|span| self.parts(span));
         let write = |part: Span| {
             let data = data.slice(bytes(part.at)..bytes(part.at + part.extent.len.0));
@@ -87,7 +86,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
         }
         result?;
-        self.failures_recorded(extent).await?;
+        self.members.failures_recorded(extent).await?;
         Ok(Written::attest())
     }
 
@@ -136,8 +135,8 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     async fn write_part(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
         let protected = self.protected.as_ref().expect("only protected arrays log");
-        let guard = self.lock_rows_exclusive(self.rows_of_part(&part)).await;
-        self.serving(part.extent)?;
+        let guard = self.locks.rows_exclusive(self.rows_of_part(&part)).await;
+        self.members.serving(part.extent)?;
         self.settle_stripes(protected, &part.stripes).await?;
         let is_whole = part.extent.len.0 == (part.stripes.end - part.stripes.start) * self.layout.stripe_blocks();
         if is_whole {
@@ -232,7 +231,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         if sabotage::is(Bug::WrongParity) {
             self.spoil_parity(&mut ops);
         }
-        let change = Change::new(self, protected, part, ops, unknown);
+        let change = LoggedChange::new(self, protected, part, ops, unknown);
         let core = self.clone();
         let work = async move { core.carry_out_behind(change, (pins, guard)).await };
         self.background.finish(work).await
@@ -242,7 +241,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn spoil_parity(&self, ops: &mut Ops) {
         for op in ops {
             let role = self.layout.role_of(op.start.0 / self.layout.chunk_blocks(), op.member);
-            if let (Role::P, crate::commit::Change::Write(view)) = (role, &mut op.change) {
+            if let (Role::P, Change::Write(view)) = (role, &mut op.change) {
                 let mut spoilt = view.clone().thaw();
                 spoilt[9] ^= 1;
                 *view = spoilt.freeze();

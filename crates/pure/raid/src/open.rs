@@ -1,29 +1,28 @@
 //! A protected array's beginning, opening and end; and a member's return.
 
-use crate::array::{Array, Core, admit};
+use crate::array::{Array, Core};
 use crate::background::Background;
 use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
 use crate::error::ArrayError;
-use crate::failure::{FailureLog, Failures};
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{Layout, MemberSet};
-use crate::member::{Member, MemberState};
+use crate::locks::Locks;
+use crate::members::{FailureLog, Member, MemberState, Members, Services, admit};
 use crate::on_disk::anchor::{Anchor, WRITTEN_BLOCKS};
-use crate::on_disk::area::Area;
+use crate::on_disk::area::{Area, ring_blocks};
 use crate::on_disk::page;
 use crate::on_disk::page::PageId;
 use crate::on_disk::regions::Regions;
 use crate::on_disk::segments::Segments;
 use crate::protect::{Options, Protected, Shape};
 use crate::redo::ring::Head;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use crate::scrub::{Repair, Scrubbed};
 use crate::status::Tally;
 use crate::verify::Progress;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Rope, Stable, View, Written};
 use futures_util::future::join_all;
-use shard::RangeLocks;
+use shard::Signal;
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -143,12 +142,12 @@ impl<D: BlockDevice + 'static> Array<D> {
         let array = Self::build(shape, members.into_iter().map(Some).collect(), log, options, anchor)?;
         let core = array.core();
         let wipe = |member| core.wipe(member);
-        for wiped in join_all((0..core.width()).map(wipe)).await {
+        for wiped in join_all((0..core.members.width()).map(wipe)).await {
             wiped?;
         }
         let protected = core.protected.as_ref().expect("it was just built so");
         core.write_anchor(protected, 1, Head { number: 1, at: 0 }).await?;
-        if core.not_in_service().is_empty() {
+        if core.members.not_in_service().is_empty() {
             return Ok(array);
         }
         Err(OpenError::Io(IoError::new(IoErrorKind::Gone, Extent::default())))
@@ -247,19 +246,23 @@ impl<D: BlockDevice + 'static> Array<D> {
             device.as_ref().map_or(Ok(()), |device| admit(segments.member_blocks(), member, &device.geometry()))?;
         }
         let old = anchor.reshape.map(|reshape| layout(usize::from(reshape.from))).transpose()?;
+        let places = members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect();
+        let (background, changed) = (Rc::<Background>::default(), Rc::<Signal>::default());
+        let layout = layout(shape.members)?;
+        let pause = options.pause.clone();
+        let protected = Rc::new(Protected::new(shape, area, segments, anchor, options, changed.clone()));
+        let missed = Some(protected.missed.clone());
+        let services = Services { log, missed, pause, background: background.clone(), changed };
         let core = Core {
-            layout: layout(shape.members)?,
-            width: Rc::new(Cell::new(u16::try_from(members.len()).expect("the layout judges their number"))),
-            members: members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect(),
+            layout,
+            members: Rc::new(Members::new(layout, places, services)),
             moving: None,
-            log,
-            locks: RangeLocks::new(),
-            background: Rc::<Background>::default(),
-            failures: Rc::<Failures>::default(),
+            locks: Locks::new(layout.chunk_blocks(), background.clone()),
+            background,
             tally: Rc::<Tally>::default(),
             suspect: Rc::default(),
             turn: Cell::default(),
-            protected: Some(Rc::new(Protected::new(shape, area, segments, anchor, options))),
+            protected: Some(protected),
         };
         Ok(Self::of(match old {
             None => core,
@@ -305,7 +308,7 @@ impl<D: BlockDevice + 'static> Array<D> {
     #[must_use]
     pub fn missed(&self) -> Vec<Range<u64>> {
         let core = self.core();
-        core.protected.as_ref().map(|protected| protected.missed_stripes(&core.layout)).unwrap_or_default()
+        core.protected.as_ref().map(|protected| protected.missed.stripes(&core.layout)).unwrap_or_default()
     }
 
     /// `device`, which is `member` come back as it left, is in its place; the result are the stripes that it
@@ -314,7 +317,7 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// *Errors*: see [`RejoinError`].
     pub async fn rejoin(&self, member: u16, device: D) -> Result<Vec<Range<u64>>, RejoinError> {
         let core = self.core();
-        let (Some(protected), Some(place)) = (&core.protected, core.members.get(usize::from(member))) else {
+        let (Some(protected), Some(place)) = (&core.protected, core.members.find(member)) else {
             return Err(RejoinError::NoSuchMember(member));
         };
         if core.is_reshaping() {
@@ -344,7 +347,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             MemberState::InService | MemberState::Rebuilding { .. } => return Err(RejoinError::InUse(member)),
             MemberState::Failed | MemberState::Missing => {}
         }
-        let missed = protected.missed_stripes(&core.layout);
+        let missed = protected.missed.stripes(&core.layout);
         place.rejoin(device, &missed);
         Ok(missed)
     }
@@ -363,7 +366,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Nothing on the member looks like an anchor or a batch.
     pub(crate) async fn wipe(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
-        let place = self.member(member);
+        let place = self.members.place(member);
         let protected = self.protected.as_ref().expect("only protected arrays are formatted");
         let zeros = View::zeroed(WRITTEN_BLOCKS as usize * BLOCK_BYTES as usize);
         for slot in [0, 1] {

@@ -1,9 +1,9 @@
 //! What redundancy gives back is believed only where the sums of the block say so.
 
 use crate::array::Core;
-use crate::commit::{Change, Ops};
 use crate::finding::{Finding, FindingKind, Outcome};
-use crate::geometry::{MemberSet, Role, Rows};
+use crate::geometry::{MemberSet, Role, Rows, bytes};
+use crate::members::{Change, Ops};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::{Entry, guards};
 use crate::plan::Sight;
@@ -119,7 +119,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// Tells the owner what was wrong with the copies of a column, and what came of it.
     pub(crate) fn tell(&self, stripe: u64, column: u16, salvaged: &[Salvaged]) {
         let Some(protected) = &self.protected else { return };
-        let usable = self.usable(stripe).read;
+        let usable = self.members.usable(stripe).read;
         for part in salvaged {
             let extent = self.layout.member_extent(stripe, part.rows);
             for copy in 0..self.layout.copies() {

@@ -6,18 +6,17 @@ use crate::finding::Finding;
 use crate::fresh::Fresh;
 use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
+use crate::members::Missed;
 use crate::on_disk::anchor::{Anchor, Marks, Reshape};
-use crate::on_disk::area::{Area, PAGE_ENTRIES, ring_blocks};
+use crate::on_disk::area::{Area, ring_blocks};
 use crate::on_disk::entry::Tie;
 use crate::on_disk::regions::Regions;
 use crate::on_disk::segments::Segments;
 use crate::redo::ring::{Head, Ring};
-use crate::sabotage;
-use crate::sabotage::Bug;
 use crate::status::ProtectionStatus;
 use crate::sums::cache::Cache;
 use block::{Blocks, View};
-use shard::{Pause, RangeLocks, Spawn};
+use shard::{Pause, RangeLocks, Signal, Spawn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -126,14 +125,9 @@ pub(crate) struct Protected {
     pub(crate) marks: RefCell<Marks>,
     /// Regions whose pages are on disk.
     pub(crate) used: RefCell<Regions>,
-    /// Regions that absent members have missed, or may have.
-    pub(crate) missed: RefCell<Regions>,
-    /// Regions written since the last checkpoint began, and since the one before: what a member that fails may
-    /// not have, though it was acknowledged.
-    recent: RefCell<(Regions, Regions)>,
-    /// Members that are not in service yet and take pages and the log already.
-    pub(crate) joining: Cell<MemberSet>,
-    /// Those of them that have all of their pages: anchors count them.
+    /// What absent members have missed.
+    pub(crate) missed: Rc<Missed>,
+    /// Those of the joining members that have all of their pages: anchors count them.
     pub(crate) admitted: Cell<MemberSet>,
     pub(crate) fresh: Fresh,
     pub(crate) checkpointing: Cell<bool>,
@@ -154,7 +148,14 @@ pub(crate) struct Protected {
 const ZEROS_BYTES: usize = 1 << 20;
 
 impl Protected {
-    pub(crate) fn new(shape: &Shape, area: Area, segments: Rc<Segments>, anchor: Anchor, options: Options) -> Self {
+    pub(crate) fn new(
+        shape: &Shape,
+        area: Area,
+        segments: Rc<Segments>,
+        anchor: Anchor,
+        options: Options,
+        changed: Rc<Signal>,
+    ) -> Self {
         let members = u16::try_from(shape.members).expect("the layout has judged the number of members");
         let pages = (options.page_bytes / BLOCK_BYTES as usize).max(4);
         let head = Head { number: anchor.tail_number, at: anchor.tail_block };
@@ -164,16 +165,14 @@ impl Protected {
             seed,
             area,
             cache: Rc::new(RefCell::new(Cache::new(members, segments.pages(), pages))),
-            segments,
+            segments: segments.clone(),
             reshape: Cell::new(anchor.reshape),
             growing: Cell::default(),
             loading: RangeLocks::new(),
-            ring: Ring::new(shape.ring_blocks, anchor.epoch, head),
+            ring: Ring::new(shape.ring_blocks, anchor.epoch, head, changed),
             marks: RefCell::new(anchor.marks.clone()),
             used: RefCell::new(anchor.used.clone()),
-            missed: RefCell::new(anchor.missed.clone()),
-            recent: RefCell::default(),
-            joining: Cell::default(),
+            missed: Rc::new(Missed::new(segments.clone(), anchor.missed.clone())),
             admitted: Cell::default(),
             fresh: Fresh::default(),
             checkpointing: Cell::default(),
@@ -230,47 +229,6 @@ impl Protected {
         if len <= self.zeros.len() { self.zeros.slice(..len) } else { View::zeroed(len) }
     }
 
-    fn regions_of(&self, start: u64, blocks: u64) -> std::ops::Range<u64> {
-        let per_region = PAGE_ENTRIES * self.segments.region_pages();
-        start / per_region..(start + blocks).div_ceil(per_region)
-    }
-
-    /// Members that are absent miss these blocks, which are about to be written.
-    pub(crate) fn note_missed(&self, blocks: &[(u64, u64)]) {
-        if !sabotage::is(Bug::NothingMissed) {
-            let mut missed = self.missed.borrow_mut();
-            blocks
-                .iter()
-                .flat_map(|&(start, count)| self.regions_of(start, count))
-                .for_each(|region| missed.add(region));
-        }
-    }
-
-    /// The log speaks of these blocks, in a batch that the next checkpoint to begin covers.
-    pub(crate) fn note_recent(&self, blocks: &[(u64, u64)]) {
-        let recent = &mut self.recent.borrow_mut().0;
-        blocks.iter().flat_map(|&(start, count)| self.regions_of(start, count)).for_each(|region| recent.add(region));
-    }
-
-    /// A member has failed: what was written since the last checkpoint may not be on it.
-    pub(crate) fn note_absence(&self) {
-        let (mut missed, recent) = (self.missed.borrow_mut(), self.recent.borrow());
-        missed.add_all(&recent.0);
-        missed.add_all(&recent.1);
-    }
-
-    /// A checkpoint begins: what is written from now on it does not make durable.
-    pub(crate) fn begin_window(&self) {
-        let mut recent = self.recent.borrow_mut();
-        let now = std::mem::take(&mut recent.0);
-        recent.1.add_all(&now);
-    }
-
-    /// The checkpoint is done: what was written before it is durable on all members.
-    pub(crate) fn end_window(&self) {
-        self.recent.borrow_mut().1.clear();
-    }
-
     /// Where the log begins, as the last anchor says.
     pub(crate) fn anchor_head(&self) -> Head {
         let anchor = self.anchor.borrow();
@@ -279,32 +237,14 @@ impl Protected {
 
     /// Regions are of `factor` times as many pages from now on.
     pub(crate) fn coarsen(&self, factor: u64) {
-        for regions in [&self.used, &self.missed] {
-            let coarse = regions.borrow().coarsened(factor);
-            regions.replace(coarse);
-        }
-        let mut recent = self.recent.borrow_mut();
-        *recent = (recent.0.coarsened(factor), recent.1.coarsened(factor));
+        let coarse = self.used.borrow().coarsened(factor);
+        self.used.replace(coarse);
+        self.missed.coarsen(factor);
     }
 
     pub(crate) fn end_checkpoint(&self) {
         self.checkpointing.set(false);
         self.checkpoints.set(self.checkpoints.get() + 1);
         self.ring.wake();
-    }
-
-    /// The runs of stripes that absent members have missed.
-    pub(crate) fn missed_stripes(&self, layout: &Layout) -> Vec<std::ops::Range<u64>> {
-        let (per_region, chunk) = (PAGE_ENTRIES * self.segments.region_pages(), layout.chunk_blocks());
-        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
-        for region in self.missed.borrow().iter() {
-            let stripes =
-                region * per_region / chunk..((region + 1) * per_region).div_ceil(chunk).min(layout.stripes());
-            match runs.last_mut() {
-                Some(last) if last.end >= stripes.start => last.end = stripes.end,
-                _ => runs.push(stripes),
-            }
-        }
-        runs
     }
 }

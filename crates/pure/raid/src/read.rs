@@ -1,9 +1,8 @@
 //! Reads: straight from the member that holds the block, and from redundancy where that fails.
 
 use crate::array::Core;
-use crate::commit::{Op, Ops};
 use crate::geometry::{MemberSet, Piece, Place, Role, Rows};
-use crate::member::MemberState;
+use crate::members::{MemberState, Op, Ops};
 use crate::restore::Salvaged;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Rope};
 use futures_util::stream::{self, StreamExt};
@@ -33,7 +32,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn read_piece(self: &Rc<Self>, piece: Piece) -> Result<Rope, IoError> {
         let mut blind = MemberSet::NONE;
         if let Some(member) = self.choose_copy(&piece) {
-            let tenure = self.member(member).tenure.get();
+            let tenure = self.members.place(member).tenure.get();
             match self.read_member(member, self.member_extent(&piece)).await {
                 // A member that failed meanwhile may have answered what a write that it refused has left half done.
                 Ok(_) if !self.is_answerable(member, tenure, &piece) => {}
@@ -59,7 +58,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.tally.add(|counters| counters.degraded_reads += 1);
         let (stripe, column) = (place.stripe, place.column);
         let first = self.layout.member_extent(stripe, rows).start.0;
-        let guard = self.lock_rows_shared(first..first + rows.len()).await;
+        let guard = self.locks.rows_shared(first..first + rows.len()).await;
         let salvaged = self.salvage(stripe, Role::Data { column, copy: 0 }, rows, blind).await;
         self.tell(stripe, column, &salvaged);
         let ops = self.heals_of(stripe, column, &salvaged);
@@ -79,14 +78,14 @@ impl<D: BlockDevice + 'static> Core<D> {
         let Some((rows, error)) = lost else { return Ok(whole) };
         let start = self.layout.lba_of(Place { stripe, column, row: rows.start });
         // A block that nobody can read is a medium error, unless the array cannot serve as a whole.
-        let kind = if self.failures.stopped_by().is_some() { error.kind } else { IoErrorKind::Medium };
+        let kind = if self.members.stopped_by().is_some() { error.kind } else { IoErrorKind::Medium };
         Err(IoError { kind, extent: Extent::new(start.0, rows.len()), member: error.member })
     }
 
     /// The writes that put salvaged rows back where they could not be read.
     fn heals_of(&self, stripe: u64, column: u16, salvaged: &[Salvaged]) -> Ops {
         let mut ops = Ops::new();
-        let usable = self.usable(stripe);
+        let usable = self.members.usable(stripe);
         for part in salvaged {
             let Ok(view) = &part.content else { continue };
             for copy in 0..self.layout.copies() {
@@ -116,7 +115,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.turn.set(turn.wrapping_add(1));
         let start = self.member_extent(piece).start;
         let best = candidates.min_by_key(|&copy| {
-            let member = self.member(member_of(copy));
+            let member = self.members.place(member_of(copy));
             let queue = member.counts.in_flight.get();
             // A few more in the queue cost less than a seek.
             (queue / 4, member.read_end.get() != start, queue, (copy + turn % copies) % copies)
@@ -128,11 +127,11 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn is_answerable(&self, member: u16, tenure: u64, piece: &Piece) -> bool {
         self.protected.is_some()
             || self.is_bare()
-            || (self.member(member).tenure.get() == tenure && self.can_read(member, piece))
+            || (self.members.place(member).tenure.get() == tenure && self.can_read(member, piece))
     }
 
     fn can_read(&self, member: u16, piece: &Piece) -> bool {
-        let member = self.member(member);
+        let member = self.members.place(member);
         match member.state() {
             MemberState::InService => true,
             _ => self.rows_of(piece).all(|(place, _)| member.usable(place.stripe).0),

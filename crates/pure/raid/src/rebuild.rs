@@ -1,10 +1,9 @@
 //! Filling a replacement while the host is served.
 
 use crate::array::Core;
-use crate::commit::{Op, Ops};
 use crate::error::RebuildError;
 use crate::geometry::{MemberSet, Place, Role};
-use crate::member::MemberState;
+use crate::members::{MemberState, Op, Ops};
 use crate::verify::Progress;
 use block::{BlockDevice, Extent, IoError, Stable};
 use futures_util::future::{Either, join_all, select};
@@ -56,11 +55,10 @@ struct Running<'a, D: BlockDevice + 'static>(&'a Core<D>, u16);
 impl<D: BlockDevice + 'static> Drop for Running<'_, D> {
     fn drop(&mut self) {
         let Self(core, member) = self;
-        core.member(*member).rebuild_runs.set(false);
+        core.members.place(*member).rebuild_runs.set(false);
+        core.members.end_joining(MemberSet::only(*member));
         if let Some(protected) = &core.protected {
-            for joining in [&protected.joining, &protected.admitted] {
-                joining.set(joining.get() - MemberSet::only(*member));
-            }
+            protected.admitted.set(protected.admitted.get() - MemberSet::only(*member));
         }
     }
 }
@@ -72,7 +70,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         stripes: &[Range<u64>],
         owner: &mut impl RebuildOwner,
     ) -> Result<Rebuilt, RebuildError> {
-        let place = self.members.get(usize::from(member)).ok_or(RebuildError::NoSuchMember(member))?;
+        let place = self.members.find(member).ok_or(RebuildError::NoSuchMember(member))?;
         let waits = matches!(place.state(), MemberState::Rebuilding { .. });
         if !waits || place.rebuild_runs.replace(true) {
             return Err(RebuildError::NotWaiting(member));
@@ -83,7 +81,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let rebuilt = self.fill(member, tenure, stripes, owner).await?;
         self.join_pages(member).await.map_err(RebuildError::Stopped)?;
         self.still_rebuilding(member, tenure)?;
-        let flushed = self.flush_member(member).await.map_err(|_| RebuildError::ReplacementLost(member))?;
+        let flushed = self.members.flush_member(member).await.map_err(|_| RebuildError::ReplacementLost(member))?;
         let _committed: Stable = owner.commit(member, flushed, &rebuilt).await.map_err(RebuildError::Stopped)?;
         self.still_rebuilding(member, tenure)?;
         place.set_state(MemberState::InService);
@@ -130,7 +128,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// Writes the stripes of `step` to the replacement, under their locks.
     async fn rebuild_step(self: &Rc<Self>, member: u16, tenure: u64, step: Range<u64>) -> Result<Filled, RebuildError> {
-        let guard = self.lock_exclusive(step.clone()).await;
+        let guard = self.locks.exclusive(step.clone()).await;
         self.still_rebuilding(member, tenure)?;
         if let Some(protected) = &self.protected {
             self.settle_stripes(protected, &step).await.map_err(RebuildError::Stopped)?;
@@ -143,7 +141,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             unreadable.extend(lost.into_iter().map(|extent| (stripe, extent)));
         }
         self.still_rebuilding(member, tenure)?;
-        unreadable.iter().for_each(|&(_, extent)| self.member(member).mark_unreadable(extent));
+        unreadable.iter().for_each(|&(_, extent)| self.members.place(member).mark_unreadable(extent));
         let lost = unreadable.iter().map(|&(_, extent)| extent).collect();
         let guard = self.fill_in(member, ops, lost, guard).await.map_err(RebuildError::Stopped)?;
         Ok(Filled { step, unreadable, guard })
@@ -160,7 +158,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             let role = self.layout.role_of(stripe, member);
             rebuilt.note(extent, self.array_extent_of(stripe, role, extent));
         }
-        self.member(member).set_state(MemberState::Rebuilding { front_stripe: step.end });
+        self.members.place(member).set_state(MemberState::Rebuilding { front_stripe: step.end });
         drop(guard);
         rebuilt.stripes += step.end - step.start;
         Ok(step.end)
@@ -182,14 +180,14 @@ impl<D: BlockDevice + 'static> Core<D> {
                 Err(_) => lost.push(extent),
             }
         }
-        self.serving(Extent::new(0, self.layout.blocks().0))?;
+        self.members.serving(Extent::new(0, self.layout.blocks().0))?;
         Ok((ops, lost))
     }
 
     /// Fails when the replacement has failed, was taken out or exchanged, or the array has stopped.
     fn still_rebuilding(&self, member: u16, tenure: u64) -> Result<(), RebuildError> {
-        self.serving(Extent::new(0, self.layout.blocks().0)).map_err(RebuildError::Stopped)?;
-        let place = self.member(member);
+        self.members.serving(Extent::new(0, self.layout.blocks().0)).map_err(RebuildError::Stopped)?;
+        let place = self.members.place(member);
         match place.state() {
             MemberState::Rebuilding { .. } if place.tenure.get() == tenure => Ok(()),
             _ => Err(RebuildError::ReplacementLost(member)),

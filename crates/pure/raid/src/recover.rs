@@ -18,8 +18,7 @@ use crate::open::{OpenError, Opened};
 use crate::protect::Protected;
 use crate::recover::chain::Chain;
 use crate::redo::ring::Head;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use crate::scrub::{Repair, Scrubbed};
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, Lba, View};
 use futures_util::stream::{self, StreamExt};
@@ -66,11 +65,11 @@ impl<D: BlockDevice + 'static> Core<D> {
         let protected = self.protected.as_ref().expect("only protected arrays are recovered");
         let anchor = protected.anchor.borrow().clone();
         // A daemon that was killed has left in the caches of disks what is believed from now on.
-        self.flush_all(self.in_use(protected)).await?;
+        self.members.flush_all(self.members.in_use()).await?;
         let tail = Head { number: anchor.tail_number, at: anchor.tail_block };
         protected.recovering.set(true);
         let chain = self.follow(protected, anchor.epoch, tail).await;
-        self.serving(Extent::default())?;
+        self.members.serving(Extent::default())?;
         if !chain.holes.is_empty() && !protected.options.accept_log_loss {
             return Err(OpenError::LogDamaged(chain.holes));
         }
@@ -87,11 +86,11 @@ impl<D: BlockDevice + 'static> Core<D> {
         let mut lasts = lasts(&chain);
         opened.batches = chain.batches.len() as u64;
         let blocks: Vec<(u64, u64)> = lasts.keys().map(|&(_, block)| (block, 1)).collect();
-        self.note_missed(protected, &blocks);
-        protected.note_recent(&blocks);
+        self.members.note_missed(&blocks);
+        protected.missed.note_recent(&blocks);
         opened.judged = self.judge_unended(protected, &mut lasts).await?;
         opened.images = self.copy_images(protected, &lasts).await?;
-        self.flush_those(self.in_use(protected)).await?;
+        self.members.flush_those(self.members.in_use()).await?;
         for (&(member, block), last) in &lasts {
             let pins = self.hold_pages(protected, member, Extent::new(block, 1)).await;
             protected.cache.borrow_mut().set(member, block, last.new);
@@ -106,10 +105,10 @@ impl<D: BlockDevice + 'static> Core<D> {
         let is_kept = chain.batches.is_empty() && sabotage::is(Bug::EpochKept);
         let epoch = if is_kept { anchor.epoch } else { anchor.epoch + 1 };
         self.write_anchor(protected, epoch, chain.head).await?;
-        self.serving(Extent::default())?;
+        self.members.serving(Extent::default())?;
         protected.ring.restart(epoch, chain.head);
-        protected.begin_window();
-        protected.end_window();
+        protected.missed.begin_window();
+        protected.missed.end_window();
         protected.recovering.set(false);
         self.restore_missing(&chain).await?;
         Ok(())
@@ -143,11 +142,12 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// The block where the log goes on can be read: the next opening must not take it once more for the batch whose loss was accepted.
     async fn clear_end(self: &Rc<Self>, protected: &Protected, chain: &Chain) {
         let end = Extent::new(protected.area.ring.start.0 + chain.head.at, 1);
-        for member in self.in_use(protected).iter() {
-            let found = self.read_beside_data(member, end).await;
+        for member in self.members.in_use().iter() {
+            let found = self.members.read_beside_data(member, end).await;
             if found.is_err_and(|error| error.kind == IoErrorKind::Medium) {
                 // One that cannot be written is found out by the next batch.
-                let _ = self.member(member).write_beside_data(end.start, View::zeroed(BLOCK_BYTES as usize)).await;
+                let _ =
+                    self.members.place(member).write_beside_data(end.start, View::zeroed(BLOCK_BYTES as usize)).await;
             }
         }
     }
@@ -158,18 +158,20 @@ impl<D: BlockDevice + 'static> Core<D> {
         let extent = Extent::new(protected.area.ring.start.0 + last.at, last.blocks);
         // One that is damaged had been stable, and a later one is lost behind it.
         let Some(bytes) = chain.last.clone() else { return Ok(()) };
-        for member in self.in_use(protected).iter() {
+        for member in self.members.in_use().iter() {
             // A lane that has it is left alone: written again, it could be torn, and be the only one.
-            if self.read_beside_data(member, extent).await.is_ok_and(|found| found == *bytes) {
+            if self.members.read_beside_data(member, extent).await.is_ok_and(|found| found == *bytes) {
                 continue;
             }
-            match self.member(member).write_beside_data(extent.start, bytes.clone()).await {
-                Err(error) if error.kind != IoErrorKind::Medium || self.spares(member) => self.lose(member, error),
+            match self.members.place(member).write_beside_data(extent.start, bytes.clone()).await {
+                Err(error) if error.kind != IoErrorKind::Medium || self.members.spares(member) => {
+                    self.members.lose(member, error)
+                }
                 // What cannot be spared and cannot take the batch has others beside it that can.
                 _ => {}
             }
         }
-        self.flush_those(self.in_use(protected)).await
+        self.members.flush_those(self.members.in_use()).await
     }
 
     /// Writes every image that is the last word on its block; how many blocks these are.
@@ -194,20 +196,20 @@ impl<D: BlockDevice + 'static> Core<D> {
         while let Some(copied) = copies.next().await {
             copied?;
         }
-        self.failures_recorded(Extent::default()).await?;
+        self.members.failures_recorded(Extent::default()).await?;
         Ok(total)
     }
 
     async fn copy_run(self: &Rc<Self>, protected: &Protected, run: Run) -> Result<(), IoError> {
-        if !self.in_use(protected).contains(run.member) {
+        if !self.members.in_use().contains(run.member) {
             return Ok(());
         }
         let content = self.read_images(protected, &run).await?;
-        match self.member(run.member).write(Lba(run.block), content).await {
-            Err(error) if error.kind == IoErrorKind::Medium && !self.spares(run.member) => Ok(()),
+        match self.members.place(run.member).write(Lba(run.block), content).await {
+            Err(error) if error.kind == IoErrorKind::Medium && !self.members.spares(run.member) => Ok(()),
             Err(error) => {
-                self.lose(run.member, error);
-                self.serving(Extent::default())
+                self.members.lose(run.member, error);
+                self.members.serving(Extent::default())
             }
             Ok(_) => Ok(()),
         }
@@ -221,7 +223,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let mut images = Buf::zeroed(bytes(run.blocks));
         for (n, place) in (0..).zip(images.chunks_exact_mut(BLOCK_BYTES as usize)) {
             let mut found = Err(IoError::new(IoErrorKind::Medium, Extent::new(run.block + n, 1)));
-            for lane in self.in_use(protected).iter() {
+            for lane in self.members.in_use().iter() {
                 found = self.read_right(protected, run, lane, n..n + 1).await;
                 if found.is_ok() {
                     break;
@@ -241,7 +243,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         part: Range<u64>,
     ) -> Result<View, IoError> {
         let extent = Extent::new(protected.area.ring.start.0 + run.at + part.start, part.end - part.start);
-        let images = self.read_beside_data(lane, extent).await?.into_view();
+        let images = self.members.read_beside_data(lane, extent).await?.into_view();
         let is_right = |(n, guard)| run.entries[n as usize].matches(protected.tie(run.member, run.block + n), guard);
         if part.zip(guards(&images)).all(is_right) || sabotage::is(Bug::ReplayUnseen) {
             Ok(images)

@@ -1,11 +1,10 @@
 //! What a rebuild does beside the data: the pages that belong on the member, and what it had missed.
 
 use crate::array::Core;
-use crate::commit::Ops;
 use crate::geometry::{MemberSet, Rows};
+use crate::members::Ops;
 use crate::on_disk::page::PageId;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use crate::sums::cache::Pins;
 use block::{BlockDevice, Extent, IoError};
 use shard::RangeGuard;
@@ -49,8 +48,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         let core = self.clone();
         let work = async move {
             let remembered = core.remember(&ops).await;
-            let ended = core.perform(ops).await;
-            let judged = core.judge(&ended, Extent { start: block::Lba(0), len: core.layout.blocks() });
+            let ended = core.members.perform(ops).await;
+            let judged = core.members.judge(&ended, Extent { start: block::Lba(0), len: core.layout.blocks() });
             if let Some(remembered) = remembered.filter(|_| judged.is_ok()) {
                 core.make_known(remembered).await;
             }
@@ -68,15 +67,15 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// service, a batch that it lacks could be on too few members.
     pub(crate) async fn join_pages(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
         let Some(protected) = &self.protected else { return Ok(()) };
-        protected.joining.set(protected.joining.get().with(member));
+        self.members.begin_joining(member);
         if !sabotage::is(Bug::JoinsAmidCheckpoint) {
             // The one that runs has begun without it.
             self.end_of_checkpoint(protected).await;
         }
-        let before = (member + self.width() - 1) % self.width();
+        let before = (member + self.members.width() - 1) % self.members.width();
         let per_region = protected.segments.region_pages();
-        let regions: Vec<u64> = if self.member(member).has_come_back() {
-            protected.missed.borrow().iter().collect()
+        let regions: Vec<u64> = if self.members.place(member).has_come_back() {
+            protected.missed.regions.borrow().iter().collect()
         } else {
             protected.used.borrow().iter().collect()
         };
@@ -100,9 +99,9 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// Nobody is absent any more, so nobody has missed anything.
     pub(crate) fn forget_missed(&self) {
         if let Some(protected) = &self.protected
-            && self.not_in_service() == MemberSet::NONE
+            && self.members.not_in_service() == MemberSet::NONE
         {
-            protected.missed.borrow_mut().clear();
+            protected.missed.regions.borrow_mut().clear();
         }
     }
 }

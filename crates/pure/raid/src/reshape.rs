@@ -10,8 +10,7 @@ use crate::array::{Array, Core};
 use crate::error::GrowError;
 use crate::geometry::{Layout, bytes};
 use crate::logged::Old;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use crate::verify::Progress;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope, View, Written};
 use shard::{RangeGuard, RangeLocks};
@@ -70,7 +69,7 @@ impl<D: BlockDevice + 'static> Array<D> {
             let ended = core.run_checkpoint(&protected).await;
             protected.end_checkpoint();
             if ended.is_ok() {
-                current.replace(Rc::new(core.reshaped(core.layout, core.members.clone(), None)));
+                current.replace(Rc::new(core.reshaped(core.layout, core.members.places().into(), None)));
             }
             ended
         };
@@ -81,9 +80,9 @@ impl<D: BlockDevice + 'static> Array<D> {
 impl<D: BlockDevice + 'static> Core<D> {
     /// This shape, while blocks are moved to it from where `old` has them.
     pub(crate) fn moved_from(self, old: Layout) -> Self {
-        let old = Rc::new(self.reshaped(old, self.members.clone(), None));
+        let old = Rc::new(self.reshaped(old, self.members.places().into(), None));
         let moving = Moving { old, locks: RangeLocks::new(), runs: Cell::default(), torn: Cell::default() };
-        self.reshaped(self.layout, self.members.clone(), Some(Rc::new(moving)))
+        self.reshaped(self.layout, self.members.places().into(), Some(Rc::new(moving)))
     }
 
     /// How far the array is reshaped, while it is.

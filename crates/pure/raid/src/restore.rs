@@ -2,9 +2,8 @@
 
 use crate::array::Core;
 use crate::geometry::{MemberSet, Role, Rows, bytes};
-use crate::plan::{Parity, Read, Sight};
-use crate::sabotage::Bug;
-use crate::{plan, sabotage};
+use crate::plan::{self, Parity, Read, Sight};
+use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Buf, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -43,7 +42,7 @@ pub(crate) struct Salvaged {
 impl<D: BlockDevice + 'static> Core<D> {
     /// What can be read of `stripe`, not counting the members in `blind`.
     pub(crate) fn sight(&self, stripe: u64, blind: MemberSet) -> Sight {
-        let usable = self.usable(stripe);
+        let usable = self.members.usable(stripe);
         let read = usable.read - blind;
         let parity = |role, there| match self.layout.member_of(stripe, role) {
             member if there && read.contains(member) => Parity::Readable,
@@ -126,11 +125,11 @@ impl<D: BlockDevice + 'static> Core<D> {
         if let Role::Data { column, .. } = role {
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
-                if !(self.usable(stripe).read - *blind).contains(member) {
+                if !(self.members.usable(stripe).read - *blind).contains(member) {
                     continue;
                 }
                 let found = match sabotage::is(Bug::HealUnverified) {
-                    true => self.read_data(member, extent).await,
+                    true => self.members.read_data(member, extent).await,
                     false => self.read_member(member, extent).await,
                 };
                 match found {

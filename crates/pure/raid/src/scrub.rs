@@ -1,10 +1,10 @@
 //! Scrubbing a protected array: every block of every member is read and compared, and so is redundancy.
 
 use crate::array::{Array, Core};
-use crate::commit::{Op, Ops};
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{MemberSet, Role, Rows, Span};
 use crate::logged::change_of;
+use crate::members::{Op, Ops};
 use crate::protect::Protected;
 use crate::restore::parities_of;
 use crate::verify::{Progress, Verified};
@@ -113,13 +113,13 @@ impl<D: BlockDevice + 'static> Core<D> {
     ) -> Result<Scrubbed, IoError> {
         let range = stripe..stripe + 1;
         let guard = match repair {
-            Repair::Heal => self.lock_exclusive(range.clone()).await,
-            Repair::Report => self.lock_shared(range.clone()).await,
+            Repair::Heal => self.locks.exclusive(range.clone()).await,
+            Repair::Report => self.locks.shared(range.clone()).await,
         };
         let extent = Extent::new(stripe * self.layout.stripe_blocks(), self.layout.stripe_blocks());
-        self.serving(extent)?;
+        self.members.serving(extent)?;
         self.settle_stripes(protected, &range).await?;
-        let readable = self.usable(stripe).read;
+        let readable = self.members.usable(stripe).read;
         let mut scrubbed = Scrubbed { stripes: 1, ..Scrubbed::default() };
         scrubbed.degraded = u64::from(readable.len() < self.layout.members());
         let bad = self.bad_blocks(stripe, readable).await;
@@ -131,7 +131,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             return Ok(scrubbed);
         }
         self.restore_bad(protected, stripe, &bad, repair, guard, &mut scrubbed).await;
-        self.failures_recorded(extent).await?;
+        self.members.failures_recorded(extent).await?;
         Ok(scrubbed)
     }
 

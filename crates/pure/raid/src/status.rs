@@ -2,7 +2,7 @@
 
 use crate::array::Core;
 use crate::level::Level;
-use crate::member::MemberState;
+use crate::members::MemberStatus;
 use crate::plan::{KINDS, Kind};
 use crate::verify::Progress;
 use block::{BlockDevice, IoError};
@@ -46,31 +46,6 @@ pub struct ProtectionStatus {
     pub pages_dirty: u64,
     /// Stripes written fresh, whose sums are not in the log yet.
     pub fresh_stripes: u64,
-}
-
-/// A snapshot of one member. Counts are member operations since the array was assembled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemberStatus {
-    /// Whether it takes part.
-    pub state: MemberState,
-    /// Reads that were begun.
-    pub reads: u64,
-    /// Writes that were begun.
-    pub writes: u64,
-    /// Flushes that were begun.
-    pub flushes: u64,
-    /// Discards that were begun.
-    pub discards: u64,
-    /// Writes beside the data that were begun: batches of the log, pages of sums, anchors.
-    pub log_writes: u64,
-    /// Operations that failed.
-    pub errors: u64,
-    /// Times that unreadable blocks were written back from redundancy.
-    pub heals: u64,
-    /// Operations under way.
-    pub in_flight: u32,
-    /// Blocks whose content could not be restored.
-    pub unreadable_blocks: u64,
 }
 
 /// What an array has done since it was assembled.
@@ -135,8 +110,8 @@ impl<D: BlockDevice + 'static> Core<D> {
             chunk_blocks: self.layout.chunk_blocks(),
             stripes: self.layout.stripes(),
             reshape: self.reshape_progress(),
-            stopped: self.failures.stopped_by(),
-            members: self.members.iter().map(|member| member.status()).collect(),
+            stopped: self.members.stopped_by(),
+            members: self.members.places().iter().map(|member| member.status()).collect(),
             counters: self.tally.0.get(),
             protection: self.protected.as_ref().map(|protected| protected.status()),
         }

@@ -1,8 +1,8 @@
 //! Walks over stripes that compare parity and mirrors with the data, and may put them right.
 
 use crate::array::Core;
-use crate::commit::{Op, Ops};
 use crate::geometry::{MemberSet, Role};
+use crate::members::{Op, Ops};
 use crate::plan::{Parity, Read, Sight};
 use crate::restore::parity_of;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
@@ -124,10 +124,10 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     async fn verify_stripe(self: &Rc<Self>, stripe: u64, repair: bool) -> Result<Finding, IoError> {
         let range = stripe..stripe + 1;
-        let guard = if repair { self.lock_exclusive(range).await } else { self.lock_shared(range).await };
+        let guard = if repair { self.locks.exclusive(range).await } else { self.locks.shared(range).await };
         let start = stripe * self.layout.stripe_blocks();
         let extent = Extent::new(start, self.layout.stripe_blocks());
-        self.serving(extent)?;
+        self.members.serving(extent)?;
         let mut corrections = Ops::new();
         let finding = if self.layout.has_parity() {
             self.compare_parity(stripe, &mut corrections).await
@@ -136,7 +136,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         };
         if repair && !corrections.is_empty() {
             self.carry_out(corrections, guard, extent).await?;
-            self.failures_recorded(extent).await?;
+            self.members.failures_recorded(extent).await?;
         }
         Ok(finding)
     }
@@ -184,7 +184,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// The first copy that can be read is right; the others are corrected, also those that cannot be read.
     async fn compare_column(self: &Rc<Self>, stripe: u64, column: u16, corrections: &mut Ops) -> Finding {
-        let (rows, write) = (self.layout.all_rows(), self.usable(stripe).write);
+        let (rows, write) = (self.layout.all_rows(), self.members.usable(stripe).write);
         let holders = (0..self.layout.copies()).map(|copy| self.layout.member_of(stripe, Role::Data { column, copy }));
         let holders: MemberSet = holders.filter(|&member| write.contains(member)).collect();
         if holders.len() < 2 {
@@ -197,7 +197,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let extent = self.layout.member_extent(stripe, rows);
         let mut finding = Finding::Right;
         for member in holders.iter() {
-            let found = match self.usable(stripe).read.contains(member) {
+            let found = match self.members.usable(stripe).read.contains(member) {
                 true => self.read_member(member, extent).await,
                 false => Err(IoError::new(IoErrorKind::Medium, extent)),
             };

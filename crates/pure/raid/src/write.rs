@@ -3,10 +3,9 @@
 mod parity;
 
 use crate::array::Core;
-use crate::commit::{Op, Ops};
 use crate::geometry::{Band, MemberSet, Role, Rows, Span, Touch, bands, bytes};
-use crate::plan;
-use crate::plan::{Kind, Parity, Sight};
+use crate::members::{Op, Ops};
+use crate::plan::{self, Kind, Parity, Sight};
 use crate::restore::{Columns, Loaded, complete};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View, Written};
 use futures_util::stream::{self, StreamExt};
@@ -18,13 +17,13 @@ const STRIPES_AT_ONCE: usize = 16;
 impl<D: BlockDevice + 'static> Core<D> {
     pub(crate) async fn write(self: &Rc<Self>, extent: Extent, data: View) -> Result<Written, IoError> {
         self.tally.add(|counters| counters.writes += 1);
-        self.serving(extent)?;
+        self.members.serving(extent)?;
         self.for_spans(extent, |span| {
             let part = data.slice(bytes(span.at)..bytes(span.at + span.extent.len.0));
             self.write_span(span, part)
         })
         .await?;
-        self.failures_recorded(extent).await?;
+        self.members.failures_recorded(extent).await?;
         Ok(Written::attest())
     }
 
@@ -50,8 +49,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         if self.is_bare() {
             return self.carry_out_bare(self.mirrored(&span, &data), span.extent).await;
         }
-        let guard = self.lock_exclusive(span.stripes.clone()).await;
-        self.serving(span.extent)?;
+        let guard = self.locks.exclusive(span.stripes.clone()).await;
+        self.members.serving(span.extent)?;
         let ops =
             if self.layout.has_parity() { self.striped(&span, &data).await? } else { self.mirrored(&span, &data) };
         self.carry_out(ops, guard, span.extent).await
@@ -65,31 +64,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             let first_row = self.layout.member_extent(first, self.layout.all_rows()).start.0 + piece.place.row;
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(first, Role::Data { column: piece.place.column, copy });
-                for run in self.written_runs(member, Extent::new(first_row, piece.blocks)) {
+                for run in self.members.written_runs(member, Extent::new(first_row, piece.blocks)) {
                     let at = piece.at + run.start.0 - first_row;
                     ops.push(Op::write(member, run, data.slice(bytes(at)..bytes(at + run.len.0))));
                 }
             }
         }
         ops
-    }
-
-    /// The runs of a member's `extent` that are written: all of it, or what its rebuild has left behind.
-    pub(crate) fn written_runs(&self, member: u16, extent: Extent) -> impl Iterator<Item = Extent> {
-        let chunk = self.layout.chunk_blocks();
-        let (mut at, end) = (extent.start.0, extent.end().0);
-        let is_written = move |block: u64| self.member(member).usable(block / chunk).1;
-        std::iter::from_fn(move || {
-            let next_stripe = |block: u64| end.min((block / chunk + 1) * chunk);
-            while at < end && !is_written(at) {
-                at = next_stripe(at);
-            }
-            let start = at;
-            while at < end && is_written(at) {
-                at = next_stripe(at);
-            }
-            (start < at).then(|| Extent::new(start, at - start))
-        })
     }
 
     /// The writes of data and parity to one stripe, after the reads that they need.
@@ -99,7 +80,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let mut ops = Ops::new();
         for band in bands(self.layout.chunk_blocks(), offset, span.extent.len.0) {
             ops.extend(self.banded(stripe, &band, data).await.map_err(|error| {
-                let kind = if self.failures.stopped_by().is_some() { IoErrorKind::Gone } else { IoErrorKind::Medium };
+                let kind = if self.members.stopped_by().is_some() { IoErrorKind::Gone } else { IoErrorKind::Medium };
                 IoError { kind, extent: span.extent, member: error.member }
             })?);
         }
@@ -137,7 +118,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn writes_of(&self, stripe: u64, band: &Band, data: &View, plan: (Kind, &Sight), loaded: Loaded) -> Ops {
         let (kind, sight) = plan;
         let mut ops = Ops::new();
-        let write = self.usable(stripe).write;
+        let write = self.members.usable(stripe).write;
         let mut add = |role, rows, view| {
             let member = self.layout.member_of(stripe, role);
             if write.contains(member) || self.protected.is_some() {

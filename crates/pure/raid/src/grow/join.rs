@@ -1,18 +1,17 @@
 //! Another member: it gets its pages, then the array relies on it, then a reshape may begin.
 
-use crate::array::{Array, Core, Current, admit};
+use crate::array::{Array, Core, Current};
 use crate::bounds::MEMBERS_MAX;
 use crate::error::{ArrayError, GrowError};
 use crate::geometry::{Layout, MemberSet};
 use crate::level::Level;
-use crate::member::{Member, MemberState};
+use crate::members::{Member, MemberState, Members, admit};
 use crate::on_disk::anchor::{Anchor, Reshape};
 use crate::on_disk::area::PAGE_ENTRIES;
 use crate::on_disk::entry::Entry;
 use crate::on_disk::page::PageId;
 use crate::protect::Protected;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent};
 use std::rc::{Rc, Weak};
 use std::task::Poll;
@@ -42,9 +41,9 @@ impl<D: BlockDevice + 'static> Array<D> {
             if joined.is_err() {
                 // Its pages are of no use to anybody.
                 let core = current.borrow().clone();
-                let members = core.members.iter().take(usize::from(core.width())).cloned().collect();
-                protected.joining.set(MemberSet::NONE);
-                current.replace(Rc::new(core.reshaped(core.layout, members, None)));
+                let places = core.members.places().iter().take(usize::from(core.members.width())).cloned().collect();
+                core.members.end_joining(core.members.joining());
+                current.replace(Rc::new(core.reshaped(core.layout, places, None)));
             }
             protected.growing.set(false);
             joined
@@ -69,12 +68,12 @@ async fn join<D: BlockDevice + 'static>(
     let relied_on = core.rely_on(protected, number).await;
     if relied_on.is_ok() {
         let layout = widened(&core.layout, &protected.segments.data_blocks());
-        let next = core.reshaped(layout, core.members.clone(), None);
+        let next = core.reshaped(layout, core.members.places().into(), None);
         current.replace(Rc::new(if layout.has_parity() { next.moved_from(core.layout) } else { next }));
     }
     protected.end_checkpoint();
     relied_on?;
-    let before = Rc::downgrade(&core);
+    let before = Rc::downgrade(&core.members);
     drop(core);
     // Nothing is moved as long as commands are under way that do not know of it.
     if !sabotage::is(Bug::NotDrained) {
@@ -95,20 +94,20 @@ fn begin_joining<D: BlockDevice + 'static>(
     current: &Current<D>,
     protected: &Protected,
     device: D,
-) -> (u16, Weak<Core<D>>) {
+) -> (u16, Weak<Members<D>>) {
     let core = current.borrow().clone();
-    let number = core.width();
+    let number = core.members.width();
     let member = Rc::new(Member::new(Some(device), protected.segments.clone()));
     member.set_state(MemberState::Rebuilding { front_stripe: 0 });
-    let members = core.members.iter().cloned().chain([member]).collect();
+    let places = core.members.places().iter().cloned().chain([member]).collect();
     protected.cache.borrow_mut().widen(number + 1, protected.segments.pages());
-    protected.joining.set(protected.joining.get().with(number));
-    current.replace(Rc::new(core.reshaped(core.layout, members, None)));
-    (number, Rc::downgrade(&core))
+    core.members.begin_joining(number);
+    current.replace(Rc::new(core.reshaped(core.layout, places, None)));
+    (number, Rc::downgrade(&core.members))
 }
 
 /// Every command that began with this shape has ended.
-async fn drained<D: BlockDevice + 'static>(protected: &Protected, shape: &Weak<Core<D>>, current: &Current<D>) {
+async fn drained<D: BlockDevice + 'static>(protected: &Protected, shape: &Weak<Members<D>>, current: &Current<D>) {
     let background = current.borrow().background.clone();
     let ended = background.until(|cx| {
         if shape.strong_count() == 0 {
@@ -141,7 +140,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// The pages that a member has just got a second home for are there too.
     pub(crate) async fn settle_joined(self: &Rc<Self>, protected: &Protected) -> Result<(), GrowError> {
         for page in self.used_pages(protected) {
-            self.soil_page(protected, PageId { member: self.width() - 1, page }).await;
+            self.soil_page(protected, PageId { member: self.members.width() - 1, page }).await;
             if self.wants_checkpoint(protected) {
                 self.checkpoint().await?;
             }
@@ -164,8 +163,8 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     fn still_joining(&self, number: u16) -> Result<(), GrowError> {
-        self.serving(Extent::default())?;
-        match self.member(number).state() {
+        self.members.serving(Extent::default())?;
+        match self.members.place(number).state() {
             MemberState::Rebuilding { .. } => Ok(()),
             _ => Err(GrowError::NewMemberFailed),
         }
@@ -188,7 +187,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             // It has nothing of the others' content yet.
             anchor.absent = anchor.absent.with(number);
         }
-        let others = self.all_members() - anchor.absent;
+        let others = self.members.all() - anchor.absent;
         if sabotage::is(Bug::OthersToldFirst) {
             self.put_anchor(&anchor, others).await?;
         }
@@ -198,13 +197,12 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
         protected.anchor.replace(anchor.clone());
         self.put_anchor(&anchor, others).await?;
-        self.serving(Extent::default())?;
+        self.members.serving(Extent::default())?;
         protected.reshape.set(reshape);
         if reshape.is_some() {
-            self.member(number).set_state(MemberState::InService);
+            self.members.place(number).set_state(MemberState::InService);
         }
-        protected.joining.set(protected.joining.get() - MemberSet::only(number));
-        self.width.set(number + 1);
+        self.members.count_in(number);
         Ok(())
     }
 }

@@ -2,15 +2,14 @@
 
 use crate::array::Core;
 use crate::bounds::BLOCK_BYTES;
-use crate::commit::{Change as Content, Op, Ops};
 use crate::finding::{Finding, FindingKind, Outcome};
-use crate::geometry::{MemberSet, Span};
+use crate::geometry::Span;
+use crate::members::{Change as Content, MemberState, Op, Ops};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::{Entry, guards};
 use crate::protect::Protected;
 use crate::redo::ring::Ticket;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -41,12 +40,12 @@ const BEHIND_MAX: u32 = 128;
 
 /// A change that is in the log; as long as this lives, it stays there.
 struct Logged {
-    change: Change,
+    change: LoggedChange,
     ticket: Ticket,
 }
 
 /// What is logged, what is written, and what the pages say in the end.
-pub(crate) struct Change {
+pub(crate) struct LoggedChange {
     extent: Extent,
     form: Form,
     records: Records,
@@ -55,7 +54,7 @@ pub(crate) struct Change {
     updates: SmallVec<[Update; 4]>,
 }
 
-impl Change {
+impl LoggedChange {
     /// The change that `ops` are; `unknown` is parity of absent members that nobody computed.
     ///
     /// The pages of all of these blocks are held.
@@ -114,8 +113,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         let is_atomic = protected.options.blocks_are_atomic;
         let all_well = || {
             ops.iter().all(|op| {
-                let place = self.member(op.member);
-                place.state() == crate::MemberState::InService && !place.is_volatile()
+                let place = self.members.place(op.member);
+                place.state() == MemberState::InService && !place.is_volatile()
             })
         };
         if !self.layout.has_parity() && is_atomic && all_well() { Form::Sum } else { Form::Image }
@@ -123,7 +122,7 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// True for a member that is written in this stripe, and does not only get an entry.
     fn writes(&self, op: &Op) -> bool {
-        self.member(op.member).usable(op.start.0 / self.layout.chunk_blocks()).1
+        self.members.place(op.member).usable(op.start.0 / self.layout.chunk_blocks()).1
     }
 
     fn log_op(&self, records: &mut Records, form: Form, op: &Op, update: &Update, content: &View) {
@@ -144,7 +143,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// The change is in the log, in place on every member that still counts, and in the pages.
     ///
     /// *Errors*: as [`Core::carry_out`].
-    pub(crate) async fn carry_out_logged(self: &Rc<Self>, change: Change) -> Result<(), IoError> {
+    pub(crate) async fn carry_out_logged(self: &Rc<Self>, change: LoggedChange) -> Result<(), IoError> {
         let logged = self.log_change(change).await?;
         self.put_in_place(logged).await
     }
@@ -153,7 +152,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// have to be told: nobody is absent, and not much is behind already. `held` ends with the change.
     pub(crate) async fn carry_out_behind(
         self: &Rc<Self>,
-        change: Change,
+        change: LoggedChange,
         held: impl Sized + 'static,
     ) -> Result<(), IoError> {
         let protected = self.protected.as_ref().expect("only protected arrays log");
@@ -177,11 +176,11 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn may_answer(&self, protected: &Protected, logged: &Logged) -> bool {
         logged.change.form == Form::Image
             && protected.behind.get() < BEHIND_MAX
-            && self.failures.stopped_by().is_none()
-            && self.not_in_service().is_empty()
+            && self.members.stopped_by().is_none()
+            && self.members.not_in_service().is_empty()
     }
 
-    async fn log_change(self: &Rc<Self>, mut change: Change) -> Result<Logged, IoError> {
+    async fn log_change(self: &Rc<Self>, mut change: LoggedChange) -> Result<Logged, IoError> {
         let protected = self.protected.as_ref().expect("only protected arrays log");
         let records = std::mem::take(&mut change.records);
         let ticket = self.commit(protected, records).await.map_err(|error| error.at(change.extent))?;
@@ -207,14 +206,16 @@ impl<D: BlockDevice + 'static> Core<D> {
         let ops = change.ops.clone();
         let (refused, result) = self.write_in_place(change.form, change.ops, change.extent).await;
         let refused = match result {
-            Err(error) if error.kind == IoErrorKind::Medium => self.write_again(&ops, refused, change.extent).await,
+            Err(error) if error.kind == IoErrorKind::Medium => {
+                self.members.write_again(&ops, refused, change.extent).await
+            }
             _ => refused,
         };
         match result {
-            _ if refused.is_empty() || self.failures.stopped_by().is_some() => drop(ticket),
+            _ if refused.is_empty() || self.members.stopped_by().is_some() => drop(ticket),
             Err(error) if error.kind != IoErrorKind::Medium => {
                 // The member takes nothing at all. What was answered is in the log, and the next opening puts it in place.
-                self.stop(error);
+                self.members.stop(error);
                 drop(ticket);
             }
             _ => self.give_up_blocks(protected, refused, ticket).await,
@@ -230,7 +231,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let held = sabotage::is(Bug::TicketHeldWhileLogging).then_some(ticket);
         for (member, extent) in refused {
             self.mark_lost(member, extent).await;
-            if self.failures.stopped_by().is_some() {
+            if self.members.stopped_by().is_some() {
                 break;
             }
             protected.report(Finding { member, extent, kind: FindingKind::Unreadable, outcome: Outcome::Lost });
@@ -248,9 +249,9 @@ impl<D: BlockDevice + 'static> Core<D> {
         let mut result = Ok(());
         let mut refused: Vec<(u16, Extent)> = Vec::new();
         for ops in self.in_turn(form, ops) {
-            let ended = self.perform(ops).await;
-            let judged = self.judge(&ended, extent);
-            refused.extend(self.refused_of(&ended));
+            let ended = self.members.perform(ops).await;
+            let judged = self.members.judge(&ended, extent);
+            refused.extend(self.members.refused_of(&ended));
             result = result.and(judged);
         }
         (refused, result)
@@ -290,7 +291,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                         protected.cache.borrow_mut().set(update.member, block, Entry::UNKNOWN);
                         continue;
                     }
-                    let found = self.read_data(member, Extent::new(block, 1)).await;
+                    let found = self.members.read_data(member, Extent::new(block, 1)).await;
                     let guard = found.ok().and_then(|rope| guards(&rope.into_view()).next());
                     if guard.is_some_and(|guard| old.is_unwritten() || old.matches(protected.tie(member, block), guard))
                     {
@@ -299,10 +300,5 @@ impl<D: BlockDevice + 'static> Core<D> {
                 }
             }
         }
-    }
-
-    /// The members in service, for a stripe that is about to be written in part.
-    pub(crate) fn in_service(&self) -> MemberSet {
-        self.all_members() - self.not_in_service()
     }
 }

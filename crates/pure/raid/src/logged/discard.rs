@@ -1,9 +1,9 @@
 //! Forgetting: the entries of blocks become those of blocks that were never written.
 
 use crate::array::Core;
-use crate::commit::{Op, Ops};
 use crate::geometry::{Piece, Role, Span, bytes};
 use crate::logged::Old;
+use crate::members::{Op, Ops};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::Entry;
 use crate::on_disk::page::pages_of;
@@ -21,7 +21,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// The blocks read as zeros. Whole stripes are forgotten; of others the blocks are, or become zeros where
     /// parity speaks of them.
     pub(crate) async fn discard_logged(self: &Rc<Self>, extent: Extent) -> Result<Written, IoError> {
-        self.serving(extent)?;
+        self.members.serving(extent)?;
         let stripe = self.layout.stripe_blocks();
         let inner = extent.start.0.div_ceil(stripe)..extent.end().0 / stripe;
         if inner.is_empty() {
@@ -38,7 +38,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
             self.forget_part(Extent::new(tail, extent.end().0 - tail)).await?;
         }
-        self.failures_recorded(extent).await?;
+        self.members.failures_recorded(extent).await?;
         Ok(Written::attest())
     }
 
@@ -101,8 +101,8 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// These runs of members' blocks, all of the same stripes, are unwritten, and that is in the log.
     async fn forget(self: &Rc<Self>, stripes: Range<u64>, runs: SmallVec<[(u16, Extent); 8]>) -> Result<(), IoError> {
         let protected = self.protected.as_ref().expect("only protected arrays log");
-        let guard = self.lock_exclusive(stripes.clone()).await;
-        self.serving(Extent::default())?;
+        let guard = self.locks.exclusive(stripes.clone()).await;
+        self.members.serving(Extent::default())?;
         self.settle_stripes(protected, &stripes).await?;
         let mut pins = Pins::new(&protected.cache);
         let mut known: SmallVec<[(u16, Extent); 8]> = SmallVec::new();
@@ -122,7 +122,7 @@ impl<D: BlockDevice + 'static> Core<D> {
                     .filter(|(member, extent)| core.takes_discard(*member, *extent))
                     .map(|&(member, extent)| Op::discard(member, extent))
                     .collect();
-                core.perform(ops).await;
+                core.members.perform(ops).await;
             }
             drop((pins, guard));
             done
@@ -132,7 +132,8 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     fn takes_discard(&self, member: u16, extent: Extent) -> bool {
         let chunk = self.layout.chunk_blocks();
-        (extent.start.0 / chunk..extent.end().0.div_ceil(chunk)).all(|stripe| self.member(member).usable(stripe).1)
+        (extent.start.0 / chunk..extent.end().0.div_ceil(chunk))
+            .all(|stripe| self.members.place(member).usable(stripe).1)
     }
 
     /// False when no page of these blocks exists, on disk or in memory.
@@ -140,7 +141,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let cache = protected.cache.borrow();
         pages_of(extent).any(|page| {
             protected.is_used(page)
-                || (0..self.width()).any(|member| cache.has(crate::on_disk::page::PageId { member, page }))
+                || (0..self.members.width()).any(|member| cache.has(crate::on_disk::page::PageId { member, page }))
         })
     }
 

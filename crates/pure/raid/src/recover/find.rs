@@ -9,8 +9,7 @@ use crate::on_disk::batch::{Header, Kind, Record, parse, parse_header};
 use crate::on_disk::entry::{Entry, Tie};
 use crate::protect::Protected;
 use crate::redo::ring::Head;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Buf, Extent, IoErrorKind, View};
 use futures_util::future::join_all;
 use simd::crc32c::crc32c;
@@ -46,8 +45,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         at: u64,
     ) -> Option<Found> {
         let first = Extent::new(protected.area.ring.start.0 + at, 1);
-        let members = self.in_use(protected);
-        let read = |member| async move { (member, self.read_beside_data(member, first).await) };
+        let members = self.members.in_use();
+        let read = |member| async move { (member, self.members.read_beside_data(member, first).await) };
         let (mut seen, mut damaged): (Option<Seen>, _) = (None, MemberSet::NONE);
         for (lane, block) in join_all(members.iter().map(read)).await {
             let Some(block) = block.ok().map(block::Rope::into_view) else { continue };
@@ -67,14 +66,14 @@ impl<D: BlockDevice + 'static> Core<D> {
     ///
     /// One that went to the only member has a second table behind it. Where that was not found either, no batch is there.
     pub(super) async fn is_table_unreadable(self: &Rc<Self>, protected: &Protected, number: u64, at: u64) -> bool {
-        let lanes = self.lanes(number, self.not_in_use(), MemberSet::NONE);
+        let lanes = self.lanes(number, self.members.not_in_use(), MemberSet::NONE);
         let tables = self.second_lane(lanes).map_or(lanes, |second| lanes.with(second));
-        if self.in_use(protected).len() == 1 {
+        if self.members.in_use().len() == 1 {
             return false;
         }
         let first = Extent::new(protected.area.ring.start.0 + at, 1);
         for member in tables.iter() {
-            let read = self.read_beside_data(member, first).await;
+            let read = self.members.read_beside_data(member, first).await;
             if !read.is_err_and(|error| error.kind == IoErrorKind::Medium) {
                 return false;
             }
@@ -94,7 +93,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let extent = Extent::new(protected.area.ring.start.0 + at, header.table_blocks());
         let table = match extent.len.0 {
             1 => first,
-            _ => self.read_beside_data(lane, extent).await.ok()?.into_view(),
+            _ => self.members.read_beside_data(lane, extent).await.ok()?.into_view(),
         };
         let records = parse(&table, header)?;
         records.iter().all(|record| self.is_here(record)).then(|| Seen { lane, header: *header, records, table })
@@ -106,7 +105,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             return self.moving.is_some();
         }
         let end = record.block.checked_add(record.count);
-        record.member < self.width() && end.is_some_and(|end| end <= self.layout.member_blocks().0)
+        record.member < self.members.width() && end.is_some_and(|end| end <= self.layout.member_blocks().0)
     }
 
     /// The batch of this table, each image from whichever member has it as it was logged.
@@ -122,7 +121,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             all[at..at + table.len()].copy_from_slice(&table);
         }
         let extent = Extent::new(protected.area.ring.start.0 + header.at + table_blocks, expected.len() as u64);
-        let others = self.in_use(protected).iter().filter(|&member| member != lane);
+        let others = self.members.in_use().iter().filter(|&member| member != lane);
         let mut unreadable = vec![false; expected.len()];
         let (mut missed, mut lanes) = (false, std::iter::once(lane).chain(others));
         while images.iter().any(Option::is_none)
@@ -152,13 +151,13 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// The blocks that a member can read, one by one where it cannot read all.
     async fn read_each(self: &Rc<Self>, member: u16, extent: Extent) -> Vec<Option<View>> {
         let mut found = Vec::new();
-        if let Ok(rope) = self.read_beside_data(member, extent).await {
+        if let Ok(rope) = self.members.read_beside_data(member, extent).await {
             let whole = rope.into_view();
             found.extend((0..whole.len()).step_by(BLOCK).map(|at| Some(whole.slice(at..at + BLOCK))));
             return found;
         }
         for block in extent.start.0..extent.end().0 {
-            let one = self.read_beside_data(member, Extent::new(block, 1)).await;
+            let one = self.members.read_beside_data(member, Extent::new(block, 1)).await;
             found.push(one.ok().map(block::Rope::into_view));
         }
         found
@@ -181,7 +180,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             let at = (head.at + looked) % ring;
             let step = STEP_BLOCKS.min(most - looked).min(ring - at);
             let extent = Extent::new(protected.area.ring.start.0 + at, step);
-            let members = self.in_use(protected);
+            let members = self.members.in_use();
             let read = |member| async move { (member, self.read_each(member, extent).await) };
             for (lane, blocks) in join_all(members.iter().map(read)).await {
                 for (at, block) in (at..).zip(blocks) {

@@ -4,8 +4,7 @@ use super::{Last, Lasts};
 use crate::array::Core;
 use crate::on_disk::entry::{Entry, guards};
 use crate::protect::Protected;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -34,7 +33,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         for &(pair, block) in &open {
             self.judge_block(protected, lasts, pair, block).await?;
         }
-        self.failures_recorded(Extent::default()).await?;
+        self.members.failures_recorded(Extent::default()).await?;
         Ok(open.len() as u64)
     }
 
@@ -49,7 +48,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let mut found = Vec::new();
         for member in pair * copies..(pair + 1) * copies {
             let Some(&last) = lasts.get(&(member, block)) else { continue };
-            if self.in_use(protected).contains(member) {
+            if self.members.in_use().contains(member) {
                 found.push(self.look_at_copy(protected, member, block, last).await);
             }
         }
@@ -71,10 +70,10 @@ impl<D: BlockDevice + 'static> Core<D> {
             if is_right {
                 continue;
             }
-            match self.member(copy.member).write(Lba(block), content.clone()).await {
-                Err(error) if error.kind != IoErrorKind::Medium || self.spares(copy.member) => {
-                    self.lose(copy.member, error);
-                    self.serving(Extent::default())?;
+            match self.members.place(copy.member).write(Lba(block), content.clone()).await {
+                Err(error) if error.kind != IoErrorKind::Medium || self.members.spares(copy.member) => {
+                    self.members.lose(copy.member, error);
+                    self.members.serving(Extent::default())?;
                 }
                 _ => {}
             }
@@ -83,7 +82,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     async fn look_at_copy(self: &Rc<Self>, protected: &Protected, member: u16, block: u64, last: Last) -> Copy {
-        let content = self.read_data(member, Extent::new(block, 1)).await.ok().map(block::Rope::into_view);
+        let content = self.members.read_data(member, Extent::new(block, 1)).await.ok().map(block::Rope::into_view);
         let guard = content.as_ref().and_then(|content| guards(content).next());
         let tie = protected.tie(member, block);
         let is = |entry: Entry| guard.is_some_and(|guard| entry.matches(tie, guard));

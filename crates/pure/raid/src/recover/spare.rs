@@ -25,28 +25,28 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
         for page in spared.values() {
             let extent = Extent::new(protected.area.spare.start.0 + page.at, 1);
-            for member in self.in_use(protected).iter() {
-                if self.read_beside_data(member, extent).await.is_ok_and(|found| found == *page.block) {
+            for member in self.members.in_use().iter() {
+                if self.members.read_beside_data(member, extent).await.is_ok_and(|found| found == *page.block) {
                     continue;
                 }
                 self.write_or_lose(member, extent.start, page.block.clone()).await;
             }
         }
-        self.flush_those(self.in_use(protected)).await?;
+        self.members.flush_those(self.members.in_use()).await?;
         protected.stamp.set(stamp);
         for (&id, page) in &spared {
             for home in self.homes(protected, id) {
-                if !self.in_use(protected).contains(home.member) {
+                if !self.members.in_use().contains(home.member) {
                     continue;
                 }
-                let found = self.read_beside_data(home.member, Extent::new(home.at.0, 1)).await;
+                let found = self.members.read_beside_data(home.member, Extent::new(home.at.0, 1)).await;
                 let found = found.ok().and_then(|rope| parse_any(&rope.into_view(), protected.id));
                 if found.is_none_or(|(is, found)| is != id || found.stamp < stamp) {
                     self.write_or_lose(home.member, home.at, page.block.clone()).await;
                 }
             }
         }
-        self.flush_those(self.in_use(protected)).await
+        self.members.flush_those(self.members.in_use()).await
     }
 
     /// The pages of the round that was put down last, if no anchor has covered it: the homes of all earlier rounds
@@ -54,13 +54,13 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn find_spared(self: &Rc<Self>, protected: &Protected) -> (u64, BTreeMap<PageId, Spared>) {
         let mut newest = protected.anchor.borrow().stamp + 1;
         let mut spared: BTreeMap<PageId, Spared> = BTreeMap::new();
-        for member in self.in_use(protected).iter() {
-            let Ok(rope) = self.read_beside_data(member, protected.area.spare).await else { continue };
+        for member in self.members.in_use().iter() {
+            let Ok(rope) = self.members.read_beside_data(member, protected.area.spare).await else { continue };
             let whole = rope.into_view();
             for (at, start) in (0..).zip((0..whole.len()).step_by(BLOCK_BYTES as usize)) {
                 let block = whole.slice(start..start + BLOCK_BYTES as usize);
                 let Some((id, found)) = parse_any(&block, protected.id) else { continue };
-                let is_there = id.member < self.width() && id.page < protected.segments.pages();
+                let is_there = id.member < self.members.width() && id.page < protected.segments.pages();
                 if !is_there || found.stamp < newest {
                     continue;
                 }
@@ -76,8 +76,10 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// What cannot be spared and cannot be written here has another place where it can.
     async fn write_or_lose(self: &Rc<Self>, member: u16, at: Lba, block: View) {
-        match self.member(member).write_beside_data(at, block).await {
-            Err(error) if error.kind != IoErrorKind::Medium || self.spares(member) => self.lose(member, error),
+        match self.members.place(member).write_beside_data(at, block).await {
+            Err(error) if error.kind != IoErrorKind::Medium || self.members.spares(member) => {
+                self.members.lose(member, error)
+            }
             _ => {}
         }
     }

@@ -3,15 +3,13 @@
 use crate::array::Core;
 use crate::bounds::BLOCK_BYTES;
 use crate::geometry::{MemberSet, bytes};
-use crate::member::MemberState;
 use crate::on_disk::anchor::{Anchor, mark_of};
 use crate::on_disk::area::{Area, PAGE_ENTRIES};
 use crate::on_disk::entry::Entry;
 use crate::on_disk::page::{PageId, emit};
 use crate::protect::Protected;
 use crate::redo::ring::Head;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
@@ -85,9 +83,9 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     pub(crate) async fn run_checkpoint(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
         let head = protected.ring.head();
-        protected.begin_window();
+        protected.missed.begin_window();
         let settled = self.background.until(|cx| {
-            if self.serving(Extent::default()).is_err()
+            if self.members.serving(Extent::default()).is_err()
                 || protected.ring.is_settled(head.number)
                 || sabotage::is(Bug::TailBeforeInPlace)
             {
@@ -97,7 +95,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             Poll::Pending
         });
         settled.await;
-        self.serving(Extent::default())?;
+        self.members.serving(Extent::default())?;
         if sabotage::is(Bug::AnchorBeforePages) {
             self.write_anchor(protected, protected.ring.epoch(), head).await?;
             return self.write_pages(protected).await;
@@ -105,37 +103,12 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.write_pages(protected).await?;
         if !sabotage::is(Bug::TailBeforeFlush) {
             // What was written in place is durable with the pages, or now.
-            self.flush_those(self.in_use(protected)).await?;
+            self.members.flush_those(self.members.in_use()).await?;
         }
         self.write_anchor(protected, protected.ring.epoch(), head).await?;
         protected.ring.free(head);
-        protected.end_window();
+        protected.missed.end_window();
         Ok(())
-    }
-
-    /// The members that pages and the log are written to.
-    pub(crate) fn in_use(&self, protected: &Protected) -> MemberSet {
-        let takes = |member: &u16| match self.member(*member).state() {
-            MemberState::InService => true,
-            MemberState::Rebuilding { .. } => protected.joining.get().contains(*member),
-            MemberState::Failed | MemberState::Missing => false,
-        };
-        (0..).zip(&self.members).map(|(member, _)| member).filter(takes).collect()
-    }
-
-    /// What has ended on these members is durable, or they have failed and that is recorded.
-    pub(crate) async fn flush_those(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
-        self.flush_all(members.iter().filter(|&member| self.member(member).needs_flush()).collect()).await
-    }
-
-    /// As [`Core::flush_those`], also members that were not written since the array was opened.
-    pub(crate) async fn flush_all(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
-        let flush = |member| self.flush_member(member);
-        for flushed in join_all(members.iter().map(flush)).await {
-            // A failed flush costs the member; whether the array can do without is judged below.
-            drop(flushed);
-        }
-        self.failures_recorded(Extent::default()).await
     }
 
     /// Every page that was dirty is in both of its homes; before each, it is put down in the spare area, so that a
@@ -158,13 +131,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             }
             if refused.values().any(|&copies| copies == 2) {
                 // The log may not forget what no page remembers.
-                self.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
+                self.members.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
             }
             if !sabotage::is(Bug::TailBeforeFlush) {
-                self.flush_those(self.in_use(protected)).await?;
+                self.members.flush_those(self.members.in_use()).await?;
             }
         }
-        self.serving(Extent::default())?;
+        self.members.serving(Extent::default())?;
         regions.into_iter().for_each(|region| protected.used.borrow_mut().add(region));
         let mut cache = protected.cache.borrow_mut();
         for (id, changes) in pages {
@@ -202,7 +175,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         for &region in &regions {
             let pages = region * per_region..((region + 1) * per_region).min(protected.segments.pages());
             for page in pages {
-                ids.extend((0..).zip(&self.members).map(|(member, _)| (PageId { member, page }, None)));
+                ids.extend((0..).zip(self.members.places()).map(|(member, _)| (PageId { member, page }, None)));
             }
         }
         ids.extend(dirty.into_iter().map(|(id, changes)| (id, Some(changes))));
@@ -221,12 +194,12 @@ impl<D: BlockDevice + 'static> Core<D> {
             let ids: Vec<PageId> = run.iter().map(|page| page.id).collect();
             let joined = joined(run);
             async move {
-                let Some(home) = home.filter(|home| self.in_use(protected).contains(home.member)) else {
+                let Some(home) = home.filter(|home| self.members.in_use().contains(home.member)) else {
                     return Vec::new();
                 };
-                let place = self.member(home.member);
+                let place = self.members.place(home.member);
                 let tenure = place.tenure.get();
-                match self.write_beside_data(home.member, home.at, joined).await {
+                match self.members.write_beside_data(home.member, home.at, joined).await {
                     Ok(_) => {
                         if let (0 | 1, Some(last)) = (copy, ids.last()) {
                             let mark = (mark_of(last.page, copy), protected.stamp.get());
@@ -234,9 +207,9 @@ impl<D: BlockDevice + 'static> Core<D> {
                         }
                         Vec::new()
                     }
-                    Err(error) if error.kind == IoErrorKind::Medium && !self.spares(home.member) => ids,
+                    Err(error) if error.kind == IoErrorKind::Medium && !self.members.spares(home.member) => ids,
                     Err(error) => {
-                        self.lose_in(home.member, tenure, error);
+                        self.members.lose_in(home.member, tenure, error);
                         Vec::new()
                     }
                 }
@@ -255,29 +228,29 @@ impl<D: BlockDevice + 'static> Core<D> {
     ) -> Result<(), IoError> {
         let anchor = self.next_anchor(protected, epoch, head);
         protected.anchor.replace(anchor.clone());
-        self.put_anchor(&anchor, self.all_members() - anchor.absent).await
+        self.put_anchor(&anchor, self.members.all() - anchor.absent).await
     }
 
     /// What all members that count are told next.
     pub(crate) fn next_anchor(&self, protected: &Protected, epoch: u64, head: Head) -> Anchor {
-        let mut members = self.in_use(protected) & self.all_members();
+        let mut members = self.members.in_use() & self.members.all();
         if !sabotage::is(Bug::CountedBeforePages) {
-            members = members - (protected.joining.get() - protected.admitted.get());
+            members = members - (self.members.joining() - protected.admitted.get());
         }
         let mut anchor = protected.anchor.borrow().clone();
         anchor.number += 1;
         (anchor.epoch, anchor.tail_number) = (epoch, head.number);
         anchor.tail_block = head.at % protected.ring.blocks;
         anchor.stamp = protected.stamp.get();
-        anchor.absent = self.all_members() - members;
-        anchor.shape[1] = u64::from(self.width());
+        anchor.absent = self.members.all() - members;
+        anchor.shape[1] = u64::from(self.members.width());
         if !sabotage::is(Bug::GrowthNotInAnchor) {
             anchor.sizes = protected.segments.sizes();
         }
         anchor.reshape = protected.reshape.get();
         anchor.marks.clone_from(&protected.marks.borrow());
         anchor.used.clone_from(&protected.used.borrow());
-        anchor.missed.clone_from(&protected.missed.borrow());
+        anchor.missed.clone_from(&protected.missed.regions.borrow());
         if anchor.absent.is_empty() {
             anchor.missed.clear();
         }
@@ -293,15 +266,15 @@ impl<D: BlockDevice + 'static> Core<D> {
             let block = Anchor { member, ..anchor.clone() }.emit();
             let at = Area::anchor(anchor.number % 2);
             async move {
-                let place = self.member(member);
+                let place = self.members.place(member);
                 let tenure = place.tenure.get();
-                if let Err(error) = self.write_beside_data(member, at, block).await {
-                    self.lose_in(member, tenure, error);
+                if let Err(error) = self.members.write_beside_data(member, at, block).await {
+                    self.members.lose_in(member, tenure, error);
                 }
             }
         };
         join_all(members.iter().map(write)).await;
-        self.flush_those(members).await
+        self.members.flush_those(members).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::on_disk::batch;
 use crate::on_disk::batch::{HEADER_BYTES, Header, Records};
-use block::{IoError, View};
+use block::{IoError, Stable, View};
 use shard::Signal;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -16,7 +16,7 @@ const BATCH_BLOCKS_MAX: u64 = 512;
 pub(crate) struct Ring {
     pub(crate) blocks: u64,
     state: RefCell<State>,
-    changed: Signal,
+    changed: Rc<Signal>,
 }
 
 /// Where the log goes on: the number of the next batch, and the ring as if it never ended.
@@ -85,7 +85,7 @@ impl Drop for Ticket {
 }
 
 impl Ring {
-    pub(crate) fn new(blocks: u64, epoch: u64, head: Head) -> Rc<Self> {
+    pub(crate) fn new(blocks: u64, epoch: u64, head: Head, changed: Rc<Signal>) -> Rc<Self> {
         let state = State {
             epoch,
             head,
@@ -97,7 +97,7 @@ impl Ring {
             first_open: head.number,
             crowded: false,
         };
-        Rc::new(Self { blocks, state: RefCell::new(state), changed: Signal::default() })
+        Rc::new(Self { blocks, state: RefCell::new(state), changed })
     }
 
     /// The log goes on here, in this epoch. Nothing is gathering, nothing is open.

@@ -7,15 +7,14 @@ use super::Moving;
 use super::placed::Placed;
 use crate::array::Core;
 use crate::bounds::BLOCK_BYTES;
-use crate::commit::{Op, Ops};
 use crate::geometry::Rows;
+use crate::members::{Op, Ops};
 use crate::on_disk::anchor::Reshape;
 use crate::on_disk::batch::{HEADER_BYTES, Records, blocks_of, record_bytes};
 use crate::on_disk::entry::Entry;
 use crate::on_disk::page;
 use crate::protect::Protected;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError};
 use futures_util::future::join_all;
 use shard::RangeGuard;
@@ -28,7 +27,7 @@ const QUIET_BLOCKS: u64 = 4096;
 impl<D: BlockDevice + 'static> Core<D> {
     /// The next stripes are laid out anew; false when there were none left.
     pub(super) async fn move_step(self: &Rc<Self>, moving: &Rc<Moving<D>>) -> Result<bool, IoError> {
-        self.serving(Extent::default())?;
+        self.members.serving(Extent::default())?;
         let (first, all) = (self.moved_stripes(), self.layout.stripes());
         if first == all {
             return Ok(false);
@@ -42,7 +41,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             moved
         };
         self.background.finish(work).await?;
-        self.failures_recorded(Extent::default()).await?;
+        self.members.failures_recorded(Extent::default()).await?;
         Ok(true)
     }
 
@@ -89,7 +88,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         let is_unwritten = |page: u64| {
             let mut none = !protected.is_used(page);
             let mut pages = protected.cache.borrow_mut();
-            for member in 0..self.width() {
+            for member in 0..self.members.width() {
                 // A page that is neither on disk nor in memory has nothing.
                 let see = |_, entries: &[Entry]| none &= entries.iter().all(|entry| entry.is_unwritten());
                 let _ = pages.visit(member, page::blocks_of(page), see);
@@ -113,16 +112,16 @@ impl<D: BlockDevice + 'static> Core<D> {
         let blocks = self.lock_blocks(moving, stripes.start * blocks..stripes.end * blocks, true).await;
         let sources = self.sources(moving, stripes);
         if sources.start < stripes.end {
-            let rows = self.lock_exclusive(stripes.start.min(sources.start)..stripes.end.max(sources.end)).await;
+            let rows = self.locks.exclusive(stripes.start.min(sources.start)..stripes.end.max(sources.end)).await;
             return vec![blocks, rows];
         }
-        let target = self.lock_exclusive(stripes.clone()).await;
-        vec![blocks, target, self.lock_exclusive(sources).await]
+        let target = self.locks.exclusive(stripes.clone()).await;
+        vec![blocks, target, self.locks.exclusive(sources).await]
     }
 
     async fn move_stripes(self: &Rc<Self>, moving: &Moving<D>, mut stripes: Range<u64>) -> Result<(), IoError> {
         let protected = self.protected.as_ref().expect("only protected arrays are reshaped");
-        self.serving(Extent::default())?;
+        self.members.serving(Extent::default())?;
         let sources = self.sources(moving, &stripes);
         moving.old.settle_stripes(protected, &sources).await?;
         if self.is_quiet(moving, &stripes) {
@@ -182,7 +181,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             return Ok(());
         }
         self.write_placed(&placed).await?;
-        self.flush_those(self.written_members()).await?;
+        self.members.flush_those(self.members.written()).await?;
         let ticket = self.commit(protected, records).await?;
         self.adopt(protected, &placed, row);
         drop(ticket);
@@ -204,7 +203,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             let row = stripe * chunk + rows.end;
             let mut records = Records::default();
             for placed in &placed {
-                let (_, is_written) = self.member(placed.member).usable(stripe);
+                let (_, is_written) = self.members.place(placed.member).usable(stripe);
                 match sabotage::is(Bug::MovedWithoutImages) {
                     true => placed.log_entries(&mut records),
                     false => placed.log_images(&mut records, is_written),
@@ -234,11 +233,11 @@ impl<D: BlockDevice + 'static> Core<D> {
     async fn write_placed(self: &Rc<Self>, placed: &[Placed]) -> Result<(), IoError> {
         let chunk = self.layout.chunk_blocks();
         let is_written =
-            |placed: &&Placed| placed.has_content() && self.member(placed.member).usable(placed.block / chunk).1;
+            |placed: &&Placed| placed.has_content() && self.members.place(placed.member).usable(placed.block / chunk).1;
         let op = |placed: &Placed| Op::write(placed.member, placed.extent(), placed.content.clone());
         let ops: Ops = placed.iter().filter(is_written).map(op).collect();
-        let ended = self.perform(ops).await;
-        self.judge(&ended, Extent::default())
+        let ended = self.members.perform(ops).await;
+        self.members.judge(&ended, Extent::default())
     }
 
     /// What was logged is so: the entries, and the position with them.

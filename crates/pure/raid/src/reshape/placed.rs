@@ -133,7 +133,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             return Ok((protected.zeros(bytes(rows.len())), are));
         }
         let salvaged = old.salvage(stripe, role, rows, MemberSet::NONE).await;
-        self.serving(extent)?;
+        self.members.serving(extent)?;
         old.tell(stripe, column, &salvaged);
         if let [whole] = &salvaged[..]
             && let Ok(view) = &whole.content

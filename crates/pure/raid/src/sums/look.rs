@@ -53,13 +53,13 @@ impl<D: BlockDevice + 'static> Core<D> {
         let _still = self.hold_still().await;
         let mut ids = Vec::new();
         for page in pages.filter(|&page| protected.is_used(page)) {
-            ids.extend((0..self.width()).map(|member| PageId { member, page }));
+            ids.extend((0..self.members.width()).map(|member| PageId { member, page }));
         }
         let mut wrong = 0;
         for healed in join_all(ids.into_iter().map(|id| self.look_at_page(protected, id))).await {
             wrong += healed;
         }
-        self.serving(Extent::default())?;
+        self.members.serving(Extent::default())?;
         Ok(wrong)
     }
 
@@ -108,8 +108,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         self.begin_checkpoint(protected).await;
         let own = protected.anchor.borrow().clone();
         let mut wrong = 0;
-        for member in (self.in_use(protected) & self.all_members()).iter() {
-            let found = newest_of(async |extent| self.read_beside_data(member, extent).await).await;
+        for member in (self.members.in_use() & self.members.all()).iter() {
+            let found = newest_of(async |extent| self.members.read_beside_data(member, extent).await).await;
             if found.is_ok_and(|found| found.age() == own.age() && found.member == member) {
                 continue;
             }

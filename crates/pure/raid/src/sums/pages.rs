@@ -2,7 +2,7 @@
 
 use crate::array::Core;
 use crate::finding::{Finding, FindingKind, Outcome};
-use crate::member::MemberState;
+use crate::members::MemberState;
 use crate::on_disk::area::PAGE_ENTRIES;
 use crate::on_disk::entry::Entry;
 use crate::on_disk::page::{Entries, Found, PageId, blocks_of, pages_of, parse, parse_any};
@@ -22,17 +22,20 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// The two homes of a page: on its own member, and on the next.
     pub(crate) fn homes(&self, protected: &Protected, id: PageId) -> [Home; 2] {
         let [own, other] = protected.segments.homes(id.page);
-        [Home { member: id.member, at: own }, Home { member: (id.member + 1) % self.width(), at: other }]
+        [Home { member: id.member, at: own }, Home { member: (id.member + 1) % self.members.width(), at: other }]
     }
 
     /// Where copy `copy` of a page is written: beside its homes, those that it will have once who is joining counts.
     pub(crate) fn written_home(&self, protected: &Protected, id: PageId, copy: usize) -> Option<Home> {
-        let is_joining = id.member >= self.width();
-        let has_new_neighbour = id.member + 1 == self.width() && self.members.len() > usize::from(self.width());
+        let is_joining = id.member >= self.members.width();
+        let has_new_neighbour =
+            id.member + 1 == self.members.width() && self.members.places().len() > usize::from(self.members.width());
         match copy {
             0 => Some(self.homes(protected, id)[0]),
             1 if !is_joining => Some(self.homes(protected, id)[1]),
-            2 if has_new_neighbour => Some(Home { member: self.width(), at: protected.segments.homes(id.page)[1] }),
+            2 if has_new_neighbour => {
+                Some(Home { member: self.members.width(), at: protected.segments.homes(id.page)[1] })
+            }
             _ => None,
         }
     }
@@ -105,13 +108,13 @@ impl<D: BlockDevice + 'static> Core<D> {
             // With both copies gone redundancy gives the blocks back, unproven, if there is any.
             let outcome = match newest {
                 Some(_) => Outcome::Healed,
-                None if self.spares(id.member) => Outcome::Served,
+                None if self.members.spares(id.member) => Outcome::Served,
                 None => Outcome::Lost,
             };
             let extent = blocks_of(id.page);
             // What an interrupted checkpoint leaves of its pages is nobody's fault, nor that the home of a member
             // that has just joined had others' pages before.
-            let may_be_old = protected.reshape.get().is_some() && id.member + 1 == self.width();
+            let may_be_old = protected.reshape.get().is_some() && id.member + 1 == self.members.width();
             if !protected.recovering.get() && !may_be_old {
                 protected.report(Finding { member: home.member, extent, kind, outcome });
             }
@@ -132,12 +135,12 @@ impl<D: BlockDevice + 'static> Core<D> {
         id: PageId,
         home: Home,
     ) -> Option<Result<Found, IoError>> {
-        let place = self.member(home.member);
+        let place = self.members.place(home.member);
         if place.state() != MemberState::InService {
             return None;
         }
         let extent = Extent { start: home.at, len: block::Blocks(1) };
-        Some(match self.read_beside_data(home.member, extent).await {
+        Some(match self.members.read_beside_data(home.member, extent).await {
             Ok(rope) => {
                 let block = rope.into_view();
                 let found = parse(&block, protected.id, id).or_else(|| self.found_before(&block, protected.id, id));
@@ -154,7 +157,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     fn found_before(&self, block: &[u8], array: [u8; 16], id: PageId) -> Option<Found> {
         let (is, _) = parse_any(block, array)?;
         let is_before = is.page == id.page && is.member + 1 == id.member;
-        let is_new = id.member + 1 == self.width() && self.member(id.member).is_filled_from_nothing();
+        let is_new = id.member + 1 == self.members.width() && self.members.place(id.member).is_filled_from_nothing();
         (is_before && is_new).then(|| Found { stamp: 0, entries: Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]) })
     }
 }

@@ -2,11 +2,10 @@
 
 use crate::array::Core;
 use crate::geometry::bytes;
-use crate::member::MemberState;
+use crate::members::MemberState;
 use crate::on_disk::entry::Entry;
 use crate::protect::Protected;
-use crate::sabotage;
-use crate::sabotage::Bug;
+use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope};
 use simd::crc32c::{crc32c, crc32c_of_slices};
 use std::rc::Rc;
@@ -27,7 +26,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     ///
     /// Whoever holds the lock of the stripe believes a mismatch; others ask again under it.
     pub(crate) async fn read_member(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
-        let Some(protected) = &self.protected else { return self.read_data(member, extent).await };
+        let Some(protected) = &self.protected else { return self.members.read_data(member, extent).await };
         match self.written(protected, member, extent).await {
             Written::All => self.read_compared(protected, member, extent).await,
             Written::None => self.read_unwritten(protected, member, extent),
@@ -44,36 +43,8 @@ impl<D: BlockDevice + 'static> Core<D> {
         }
     }
 
-    /// Reads from a member what is there.
-    pub(crate) async fn read_data(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
-        let place = self.member(member);
-        let tenure = place.tenure.get();
-        let result = place.read(extent).await;
-        if let Err(error) = result {
-            self.note_gone(member, tenure, error);
-        }
-        result
-    }
-
-    /// Reads blocks of the member that are not of its data: pages, anchors, the log.
-    pub(crate) async fn read_beside_data(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
-        let place = self.member(member);
-        let tenure = place.tenure.get();
-        let result = place.read_beside_data(extent).await;
-        if let Err(error) = result {
-            self.note_gone(member, tenure, error);
-        }
-        result
-    }
-
-    fn note_gone(self: &Rc<Self>, member: u16, tenure: u64, error: IoError) {
-        if error.kind == IoErrorKind::Gone {
-            self.lose_in(member, tenure, error);
-        }
-    }
-
     fn read_unwritten(&self, protected: &Protected, member: u16, extent: Extent) -> Result<Rope, IoError> {
-        match self.member(member).state() {
+        match self.members.place(member).state() {
             MemberState::Failed | MemberState::Missing => Err(IoError::new(IoErrorKind::Gone, extent)),
             MemberState::InService | MemberState::Rebuilding { .. } => Ok(protected.zeros(bytes(extent.len.0)).into()),
         }
@@ -85,7 +56,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         member: u16,
         extent: Extent,
     ) -> Result<Rope, IoError> {
-        let rope = self.read_data(member, extent).await?;
+        let rope = self.members.read_data(member, extent).await?;
         loop {
             match compare(protected, member, extent, &rope) {
                 Some(None) => {

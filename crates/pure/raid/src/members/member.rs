@@ -1,9 +1,10 @@
 //! One place of an array: the device in it, what state it is in, and what it has done.
 
+use crate::bounds::BLOCK_BYTES;
+use crate::error::ArrayError;
 use crate::geometry::{MemberSet, bytes};
 use crate::on_disk::segments::Segments;
-use crate::status::MemberStatus;
-use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -23,6 +24,31 @@ pub enum MemberState {
         /// The first stripe that is not rebuilt yet.
         front_stripe: u64,
     },
+}
+
+/// A snapshot of one member. Counts are member operations since the array was assembled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Whether it takes part.
+    pub state: MemberState,
+    /// Reads that were begun.
+    pub reads: u64,
+    /// Writes that were begun.
+    pub writes: u64,
+    /// Flushes that were begun.
+    pub flushes: u64,
+    /// Discards that were begun.
+    pub discards: u64,
+    /// Writes beside the data that were begun: batches of the log, pages of sums, anchors.
+    pub log_writes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Times that unreadable blocks were written back from redundancy.
+    pub heals: u64,
+    /// Operations under way.
+    pub in_flight: u32,
+    /// Blocks whose content could not be restored.
+    pub unreadable_blocks: u64,
 }
 
 /// The members whose blocks of one stripe can be used.
@@ -342,4 +368,16 @@ fn in_data(run: Extent, at: Lba) -> impl FnOnce(IoError) -> IoError {
         let skipped = error.extent.start.0.saturating_sub(at.0);
         error.at(Extent { start: Lba(run.start.0 + skipped), len: error.extent.len })
     }
+}
+
+/// Admits a device that can take the place of `member`.
+pub(crate) fn admit(needed: Blocks, member: u16, geometry: &Geometry) -> Result<(), ArrayError> {
+    if geometry.block_bytes != BLOCK_BYTES {
+        return Err(ArrayError::BlockSize { member, block_bytes: geometry.block_bytes });
+    }
+    let (blocks, needed) = (geometry.blocks.0, needed.0);
+    if blocks < needed {
+        return Err(ArrayError::MemberTooSmall { member, blocks, needed });
+    }
+    Ok(())
 }

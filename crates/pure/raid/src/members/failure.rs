@@ -7,9 +7,9 @@
 //! When the array cannot do without the member, nobody is failed: the array stops. What it has
 //! acknowledged is on its members; what it could not finish was not acknowledged.
 
-use crate::array::Core;
 use crate::geometry::MemberSet;
-use crate::member::MemberState;
+use crate::members::Members;
+use crate::members::member::MemberState;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable};
 use std::cell::Cell;
 use std::future::Future;
@@ -37,15 +37,20 @@ pub(crate) struct Failures {
 
 impl Failures {
     /// Why the array does not serve writes any more, if so.
-    pub(crate) fn stopped_by(&self) -> Option<IoError> {
+    fn stopped_by(&self) -> Option<IoError> {
         self.stopped.get()
     }
 }
 
-impl<D: BlockDevice + 'static> Core<D> {
+impl<D: BlockDevice + 'static> Members<D> {
+    /// Why the array does not serve writes any more, if so.
+    pub(crate) fn stopped_by(&self) -> Option<IoError> {
+        self.shared.failures.stopped_by()
+    }
+
     /// Passes commands through that change data; refuses them once the array has stopped.
     pub(crate) fn serving(&self, extent: Extent) -> Result<(), IoError> {
-        match self.failures.stopped_by() {
+        match self.stopped_by() {
             Some(error) => Err(IoError { kind: IoErrorKind::Gone, extent, member: error.member }),
             None => Ok(()),
         }
@@ -55,52 +60,50 @@ impl<D: BlockDevice + 'static> Core<D> {
     pub(crate) fn spares(&self, member: u16) -> bool {
         // Nobody has begun to rely on one that is joining.
         member >= self.width()
-            || self.failures.stopped_by().is_none() && self.layout.survives(self.not_in_service().with(member))
+            || self.stopped_by().is_none() && self.layout.survives(self.not_in_service().with(member))
     }
 
     /// The array does not use `member` any more, and the failure is on its way to the log; or the array
     /// has stopped, where it cannot do without.
     pub(crate) fn lose(self: &Rc<Self>, member: u16, error: IoError) {
-        if matches!(self.members[usize::from(member)].state(), MemberState::Failed | MemberState::Missing) {
+        if matches!(self.place(member).state(), MemberState::Failed | MemberState::Missing) {
             return;
         }
         if member >= self.width() {
-            self.members[usize::from(member)].set_state(MemberState::Failed);
+            self.place(member).set_state(MemberState::Failed);
             return;
         }
         if !self.spares(member) {
             self.stop(error.of_member(member));
             return;
         }
-        self.members[usize::from(member)].set_state(MemberState::Failed);
-        if let Some(protected) = &self.protected {
-            protected.note_absence();
+        self.place(member).set_state(MemberState::Failed);
+        if let Some(missed) = &self.shared.missed {
+            missed.note_absence();
         }
-        self.failures.unrecorded.set(self.failures.unrecorded.get() + 1);
-        let core = self.clone();
-        self.background.start(async move {
-            if let Err(error) = core.log.record(member, error).await {
-                core.stop(error.of_member(member));
+        self.shared.failures.unrecorded.set(self.shared.failures.unrecorded.get() + 1);
+        let members = self.clone();
+        self.shared.background.start(async move {
+            if let Err(error) = members.shared.log.record(member, error).await {
+                members.stop(error.of_member(member));
             }
-            core.failures.unrecorded.set(core.failures.unrecorded.get() - 1);
+            members.shared.failures.unrecorded.set(members.shared.failures.unrecorded.get() - 1);
         });
     }
 
-    /// As [`Core::lose`], unless another device is in the place than in that tenure.
+    /// As [`Members::lose`], unless another device is in the place than in that tenure.
     pub(crate) fn lose_in(self: &Rc<Self>, member: u16, tenure: u64, error: IoError) {
-        if self.member(member).tenure.get() == tenure {
+        if self.place(member).tenure.get() == tenure {
             self.lose(member, error);
         }
     }
 
     /// Nothing is acknowledged any more. The first reason is kept.
     pub(crate) fn stop(&self, error: IoError) {
-        if self.failures.stopped_by().is_none() {
-            self.failures.stopped.set(Some(error));
-            if let Some(protected) = &self.protected {
-                // Whoever waits for the log waits in vain.
-                protected.ring.wake();
-            }
+        if self.stopped_by().is_none() {
+            self.shared.failures.stopped.set(Some(error));
+            // Whoever waits for the log waits in vain.
+            self.shared.changed.raise();
         }
     }
 
@@ -108,16 +111,16 @@ impl<D: BlockDevice + 'static> Core<D> {
     ///
     /// *Errors*: `Gone` when the array has stopped.
     pub(crate) async fn failures_recorded(&self, extent: Extent) -> Result<(), IoError> {
-        if self.failures.unrecorded.get() > 0 {
-            let unrecorded = &self.failures.unrecorded;
-            self.background.until(|_| if unrecorded.get() == 0 { Poll::Ready(()) } else { Poll::Pending }).await;
+        if self.shared.failures.unrecorded.get() > 0 {
+            let unrecorded = &self.shared.failures.unrecorded;
+            self.shared.background.until(|_| if unrecorded.get() == 0 { Poll::Ready(()) } else { Poll::Pending }).await;
         }
         self.serving(extent)
     }
 
     /// The members that do not hold, or do not yet hold, all that they should.
     pub(crate) fn not_in_service(&self) -> MemberSet {
-        let in_service = |member: &u16| self.members[usize::from(*member)].state() == MemberState::InService;
-        self.all_members().iter().filter(|member| !in_service(member)).collect()
+        let in_service = |member: &u16| self.place(*member).state() == MemberState::InService;
+        self.all().iter().filter(|member| !in_service(member)).collect()
     }
 }

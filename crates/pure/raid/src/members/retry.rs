@@ -1,36 +1,19 @@
 //! Writes that a member refuses for a moment are tried again before that costs the member, the array or what was answered.
 //!
-//! Called by everything that writes to members. A full file system below a file-backed disk refuses only until somebody makes
+//! A full file system below a file-backed disk refuses only until somebody makes
 //! room, and a member that had to be given up for that would have to be rebuilt. The tries end after some seconds, so that
 //! every command ends: then the refusal counts, and while it lasts the next writes are not tried again.
 
-use crate::array::Core;
-use crate::commit::{Change, Ended, Op, Ops};
+use crate::members::Members;
+use crate::members::op::{Op, Ops};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View, Written};
 use shard::WANT_OF_SPACE_PAUSES;
 use std::rc::Rc;
 
-impl<D: BlockDevice + 'static> Core<D> {
-    /// The member has written what `op` says.
-    pub(crate) async fn perform_one(&self, op: Op) -> Ended {
-        let place = self.member(op.member);
-        let (member, extent, tenure) = (op.member, op.extent(), place.tenure.get());
-        let written = match op.change {
-            Change::Write(data) => match place.write(op.start, data.clone()).await {
-                Err(error) if self.may_pass(member, error) => {
-                    Box::pin(self.insist(member, error, async || place.write(op.start, data.clone()).await)).await
-                }
-                written => written,
-            },
-            Change::Discard(_) => place.discard(extent).await,
-        };
-        // The proof that counts is the array's own, given once failures are durable.
-        Ended { member, extent, tenure, result: written.map(drop) }
-    }
-
+impl<D: BlockDevice + 'static> Members<D> {
     /// Blocks of the member that are not of its data hold `data`.
     pub(crate) async fn write_beside_data(&self, member: u16, start: Lba, data: View) -> Result<Written, IoError> {
-        let place = self.member(member);
+        let place = self.place(member);
         match place.write_beside_data(start, data.clone()).await {
             Err(error) if self.may_pass(member, error) => {
                 Box::pin(self.insist(member, error, async || place.write_beside_data(start, data.clone()).await)).await
@@ -40,19 +23,18 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// True for a refusal that may pass by itself, of a member that has not had its time already.
-    fn may_pass(&self, member: u16, error: IoError) -> bool {
-        error.kind == IoErrorKind::NoSpace && !self.member(member).is_full.get()
+    pub(super) fn may_pass(&self, member: u16, error: IoError) -> bool {
+        error.kind == IoErrorKind::NoSpace && !self.place(member).is_full.get()
     }
 
     /// What `attempt` gives once it gives something else than want of space, or after the last try.
-    async fn insist(
+    pub(super) async fn insist(
         &self,
         member: u16,
         refused: IoError,
         attempt: impl AsyncFn() -> Result<Written, IoError>,
     ) -> Result<Written, IoError> {
-        let pause = self.protected.as_ref().and_then(|protected| protected.options.pause.clone());
-        let Some(pause) = pause else { return Err(refused) };
+        let Some(pause) = self.shared.pause.clone() else { return Err(refused) };
         let may_pass = |error: &IoError| self.may_pass(member, *error);
         let again = async || {
             self.serving(refused.extent)?;
@@ -60,7 +42,7 @@ impl<D: BlockDevice + 'static> Core<D> {
         };
         let written = shard::insist(&pause, Err(refused), may_pass, again).await;
         if written.as_ref().is_err_and(may_pass) {
-            self.member(member).is_full.set(true);
+            self.place(member).is_full.set(true);
         }
         written
     }
@@ -72,10 +54,9 @@ impl<D: BlockDevice + 'static> Core<D> {
         mut refused: Vec<(u16, Extent)>,
         extent: Extent,
     ) -> Vec<(u16, Extent)> {
-        let pause = self.protected.as_ref().and_then(|protected| protected.options.pause.clone());
-        let Some(pause) = pause else { return refused };
+        let Some(pause) = self.shared.pause.clone() else { return refused };
         for duration in WANT_OF_SPACE_PAUSES {
-            if refused.is_empty() || self.failures.stopped_by().is_some() {
+            if refused.is_empty() || self.stopped_by().is_some() {
                 break;
             }
             pause(duration).await;
