@@ -1,6 +1,5 @@
 //! The array: its public face, and what its parts share.
 
-use crate::background::Background;
 use crate::bounds::BLOCK_BYTES;
 use crate::error::{ArrayError, FailError, RebuildError, ReplaceError};
 use crate::geometry::{Layout, MemberSet};
@@ -17,7 +16,7 @@ use crate::verify::{Progress, Verified};
 use block::{
     Best, BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rank, Rope, Stable, View, Written,
 };
-use shard::Signal;
+use shard::{Detached, Signal};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
@@ -42,7 +41,7 @@ pub(crate) struct Core<D> {
     /// Where the blocks are that are not laid out like this yet, while the array is reshaped.
     pub(crate) moving: Option<Rc<Moving<D>>>,
     pub(crate) locks: Locks,
-    pub(crate) background: Rc<Background>,
+    pub(crate) background: Rc<Detached>,
     pub(crate) tally: Rc<Tally>,
     /// Stripes whose mirrors may differ after an unclean stop.
     pub(crate) suspect: Rc<RefCell<Vec<Range<u64>>>>,
@@ -70,7 +69,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
         let segments = Rc::new(Segments::plain());
         let places = members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect();
-        let (background, changed) = (Rc::<Background>::default(), Rc::<Signal>::default());
+        let (background, changed) = (Rc::<Detached>::default(), Rc::<Signal>::default());
         let services = Services { log, missed: None, pause: None, background: background.clone(), changed };
         Ok(Self::of(Core {
             layout,

@@ -5,7 +5,6 @@
 //! docs/raid.md draws the layouts and says what a crash can leave.
 
 mod array;
-mod background;
 mod best;
 mod bounds;
 mod commit;

@@ -1,7 +1,6 @@
 //! Locks on rows of stripes: who reads with redundancy, and who writes.
 
-use crate::background::Background;
-use shard::{RangeGuard, RangeLocks};
+use shard::{Detached, RangeGuard, RangeLocks};
 use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
@@ -14,12 +13,12 @@ pub(crate) struct Locks {
     rows: RangeLocks,
     /// Rows of a stripe.
     chunk_blocks: u64,
-    background: Rc<Background>,
+    background: Rc<Detached>,
 }
 
 impl Locks {
     /// Nothing is locked.
-    pub(crate) fn new(chunk_blocks: u64, background: Rc<Background>) -> Self {
+    pub(crate) fn new(chunk_blocks: u64, background: Rc<Detached>) -> Self {
         Self { rows: RangeLocks::new(), chunk_blocks, background }
     }
 

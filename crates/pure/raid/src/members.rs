@@ -15,13 +15,12 @@ pub(crate) use member::{Member, Usable, admit, count};
 pub use member::{MemberState, MemberStatus};
 pub(crate) use op::{Change, Op, Ops};
 
-use crate::background::Background;
 use crate::error::ArrayError;
 use crate::geometry::{Layout, MemberSet};
 use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Rope, Stable};
 use futures_util::future::join_all;
-use shard::{Pause, Signal};
+use shard::{Detached, Pause, Signal};
 use std::cell::Cell;
 use std::pin::pin;
 use std::rc::Rc;
@@ -47,7 +46,7 @@ struct Shared {
     missed: Option<Rc<Missed>>,
     /// Waits. With it, a write that a member refuses for want of space is tried again before that costs anything.
     pause: Option<Pause>,
-    background: Rc<Background>,
+    background: Rc<Detached>,
     /// Raised when the array stops, and when a layout is not used any more.
     changed: Rc<Signal>,
 }
@@ -57,7 +56,7 @@ pub(crate) struct Services {
     pub(crate) log: Rc<dyn FailureLog>,
     pub(crate) missed: Option<Rc<Missed>>,
     pub(crate) pause: Option<Pause>,
-    pub(crate) background: Rc<Background>,
+    pub(crate) background: Rc<Detached>,
     pub(crate) changed: Rc<Signal>,
 }
 

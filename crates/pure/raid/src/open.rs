@@ -1,7 +1,6 @@
 //! A protected array's beginning, opening and end; and a member's return.
 
 use crate::array::{Array, Core};
-use crate::background::Background;
 use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
 use crate::error::ArrayError;
 use crate::finding::{Finding, FindingKind, Outcome};
@@ -22,7 +21,7 @@ use crate::status::Tally;
 use crate::verify::Progress;
 use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Rope, Stable, View, Written};
 use futures_util::future::join_all;
-use shard::Signal;
+use shard::{Detached, Signal};
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -247,7 +246,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
         let old = anchor.reshape.map(|reshape| layout(usize::from(reshape.from))).transpose()?;
         let places = members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect();
-        let (background, changed) = (Rc::<Background>::default(), Rc::<Signal>::default());
+        let (background, changed) = (Rc::<Detached>::default(), Rc::<Signal>::default());
         let layout = layout(shape.members)?;
         let pause = options.pause.clone();
         let protected = Rc::new(Protected::new(shape, area, segments, anchor, options, changed.clone()));

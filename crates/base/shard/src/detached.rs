@@ -1,8 +1,10 @@
-//! Work that must end even when the command that began it is dropped.
+//! Work that has to end even when the command that began it is dropped.
 //!
-//! A stripe half written is wrong parity, so the writes of a stripe, once begun, are carried to their
-//! end: when their future is dropped early, they move here and are driven by whichever command comes
-//! next. A stripe's lock travels with its writes, so nobody sees the stripe before they are done.
+//! Some changes cannot be left half done: a stripe half written is wrong parity. Their future moves here when the command that polls it
+//! is dropped, and is driven by whichever command of the same owner waits next; so no task and no spawner is needed. What the work
+//! holds (locks, pins) travels with it. For one run that several wait for, see [`SingleFlight`](crate::SingleFlight).
+//!
+//! A waker may be called from any thread, so those who wait are behind a lock; on one shard it is never contended.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,8 +16,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 type Work = Pin<Box<dyn Future<Output = ()>>>;
 
-/// The work of one array that has no command of its own any more.
-pub(crate) struct Background {
+/// Work of one owner that has no command of its own any more.
+pub struct Detached {
     work: RefCell<Vec<Work>>,
     /// How much there is, also while `work` is taken out to be polled.
     count: Cell<usize>,
@@ -76,7 +78,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Default for Background {
+impl Default for Detached {
     fn default() -> Self {
         let hub = Arc::<Hub>::default();
         let waker = Waker::from(hub.clone());
@@ -85,21 +87,21 @@ impl Default for Background {
     }
 }
 
-impl Background {
+impl Detached {
     /// Carries `work` to its end; begins at once, and goes on whenever a command waits.
-    pub(crate) fn start(&self, work: impl Future<Output = ()> + 'static) {
+    pub fn start(&self, work: impl Future<Output = ()> + 'static) {
         self.count.set(self.count.get() + 1);
         self.work.borrow_mut().push(Box::pin(work));
         self.turn();
     }
 
     /// `work` with the promise that it ends, dropped or not.
-    pub(crate) fn finish<T: 'static>(self: &Rc<Self>, work: impl Future<Output = T> + 'static) -> Finish<T> {
-        Finish { work: Some(Box::pin(work)), background: self.clone() }
+    pub fn finish<T: 'static>(self: &Rc<Self>, work: impl Future<Output = T> + 'static) -> Finish<T> {
+        Finish { work: Some(Box::pin(work)), detached: self.clone() }
     }
 
     /// Is ready once `ready` says so; drives the work meanwhile, for it may be what is waited for.
-    pub(crate) async fn until<T>(&self, mut ready: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
+    pub async fn until<T>(&self, mut ready: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
         let mut waiting = None;
         poll_fn(|cx| {
             if self.count.get() > 0 {
@@ -117,8 +119,8 @@ impl Background {
         .await
     }
 
-    /// Drops all work; the array is going away.
-    pub(crate) fn abandon(&self) {
+    /// Drops all work; its owner is going away.
+    pub fn abandon(&self) {
         let work = std::mem::take(&mut *self.work.borrow_mut());
         drop(work);
     }
@@ -167,10 +169,10 @@ impl Background {
     }
 }
 
-/// See [`Background::finish`].
-pub(crate) struct Finish<T: 'static> {
+/// See [`Detached::finish`].
+pub struct Finish<T: 'static> {
     work: Option<Pin<Box<dyn Future<Output = T>>>>,
-    background: Rc<Background>,
+    detached: Rc<Detached>,
 }
 
 impl<T> Future for Finish<T> {
@@ -188,7 +190,7 @@ impl<T> Future for Finish<T> {
 impl<T> Drop for Finish<T> {
     fn drop(&mut self) {
         if let Some(work) = self.work.take() {
-            self.background.start(async move { drop(work.await) });
+            self.detached.start(async move { drop(work.await) });
         }
     }
 }
@@ -228,17 +230,17 @@ mod tests {
 
     #[test]
     fn work_of_a_dropped_command_ends_when_another_drives_it() {
-        let background = Rc::new(Background::default());
+        let detached = Rc::new(Detached::default());
         let (gate, done) = (Gate::default(), Rc::new(Cell::new(false)));
         let (inner, tell) = (gate.clone(), done.clone());
-        let mut command = background.finish(async move {
+        let mut command = detached.finish(async move {
             inner.pass().await;
             tell.set(true);
         });
         assert!((&mut command).now_or_never().is_none());
         drop(command);
         let counts = [Arc::new(Count::default()), Arc::new(Count::default())];
-        let wait = || background.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending });
+        let wait = || detached.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending });
         let mut waits = [Box::pin(wait()), Box::pin(wait())];
         for (wait, count) in waits.iter_mut().zip(&counts) {
             let waker = Waker::from(count.clone());
@@ -247,24 +249,24 @@ mod tests {
         gate.open();
         assert!(counts.iter().all(|count| *count.0.lock().expect("no panic") == 1), "all who wait are woken");
         assert!(waits.iter_mut().all(|wait| wait.now_or_never().is_some()));
-        assert_eq!(background.count.get(), 0);
+        assert_eq!(detached.count.get(), 0);
         drop(waits);
-        assert!(background.hub.waiting().is_empty(), "nobody waits any more");
+        assert!(detached.hub.waiting().is_empty(), "nobody waits any more");
     }
 
     #[test]
     fn work_dropped_while_others_wait_already_is_driven_by_them() {
-        let background = Rc::new(Background::default());
+        let detached = Rc::new(Detached::default());
         let (gate, done) = (Gate::default(), Rc::new(Cell::new(false)));
         let (inner, tell) = (gate.clone(), done.clone());
-        let mut command = background.finish(async move {
+        let mut command = detached.finish(async move {
             inner.pass().await;
             tell.set(true);
         });
         assert!((&mut command).now_or_never().is_none());
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
-        let mut wait = Box::pin(background.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending }));
+        let mut wait = Box::pin(detached.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending }));
         assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         drop(command);
         gate.open();
@@ -274,24 +276,24 @@ mod tests {
 
     #[test]
     fn work_that_waits_for_other_work_is_woken_by_its_end() {
-        let background = Rc::new(Background::default());
+        let detached = Rc::new(Detached::default());
         let (gate, first, second) = (Gate::default(), Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
-        let (own, done, again) = (background.clone(), second.clone(), first.clone());
-        background.start(async move {
+        let (own, done, again) = (detached.clone(), second.clone(), first.clone());
+        detached.start(async move {
             own.until(|_| if again.get() { Poll::Ready(()) } else { Poll::Pending }).await;
             done.set(true);
         });
         let (inner, tell) = (gate.clone(), first.clone());
-        background.start(async move {
+        detached.start(async move {
             inner.pass().await;
             tell.set(true);
         });
-        let wait = || background.until(|_| if second.get() { Poll::Ready(()) } else { Poll::Pending });
-        let executor = shard::Executor::new(Box::new(|| {}));
+        let wait = || detached.until(|_| if second.get() { Poll::Ready(()) } else { Poll::Pending });
+        let executor = crate::Executor::new(Box::new(|| {}));
         let ended = Rc::new(Cell::new(false));
         let tell = ended.clone();
         assert!(wait().now_or_never().is_none());
-        let (own, done) = (background.clone(), second.clone());
+        let (own, done) = (detached.clone(), second.clone());
         executor.spawn(async move {
             own.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending }).await;
             tell.set(true);
@@ -304,23 +306,23 @@ mod tests {
 
     #[test]
     fn work_of_many_parts_that_wait_is_quiet() {
-        let background = Rc::new(Background::default());
+        let detached = Rc::new(Detached::default());
         let (gate, open) = (Gate::default(), Rc::new(Cell::new(false)));
         let (inner, tell) = (gate.clone(), open.clone());
-        background.start(async move {
+        detached.start(async move {
             inner.pass().await;
             tell.set(true);
         });
-        let (own, ready, done) = (background.clone(), open.clone(), Rc::new(Cell::new(false)));
+        let (own, ready, done) = (detached.clone(), open.clone(), Rc::new(Cell::new(false)));
         let tell = done.clone();
-        background.start(async move {
+        detached.start(async move {
             // So many that they are polled one by one, each with a waker of its own.
             let part = || own.until(|_| if ready.get() { Poll::Ready(()) } else { Poll::Pending });
             futures_util::future::join_all((0..64).map(|_| part())).await;
             tell.set(true);
         });
-        let executor = shard::Executor::new(Box::new(|| {}));
-        let (own, ready) = (background.clone(), done.clone());
+        let executor = crate::Executor::new(Box::new(|| {}));
+        let (own, ready) = (detached.clone(), done.clone());
         executor.spawn(async move { own.until(|_| if ready.get() { Poll::Ready(()) } else { Poll::Pending }).await });
         (0..100).for_each(|_| executor.run_ready());
         assert!(!executor.is_ready(), "nobody has anything to do until the gate opens");
@@ -331,10 +333,10 @@ mod tests {
 
     #[test]
     fn work_that_wakes_itself_at_once_wakes_who_has_just_come() {
-        let background = Rc::new(Background::default());
+        let detached = Rc::new(Detached::default());
         let (turns, done) = (Cell::new(0), Rc::new(Cell::new(false)));
         let tell = done.clone();
-        background.start(async move {
+        detached.start(async move {
             poll_fn(|cx| {
                 turns.set(turns.get() + 1);
                 cx.waker().wake_by_ref();
@@ -343,8 +345,8 @@ mod tests {
             .await;
             tell.set(true);
         });
-        let executor = shard::Executor::new(Box::new(|| {}));
-        let own = background.clone();
+        let executor = crate::Executor::new(Box::new(|| {}));
+        let own = detached.clone();
         executor.spawn(async move { own.until(|_| if done.get() { Poll::Ready(()) } else { Poll::Pending }).await });
         (0..8).for_each(|_| executor.run_ready());
         assert_eq!(executor.task_count(), 0);
@@ -352,15 +354,15 @@ mod tests {
 
     #[test]
     fn work_that_is_abandoned_is_dropped() {
-        let background = Rc::new(Background::default());
+        let detached = Rc::new(Detached::default());
         let held = Rc::new(());
         let own = held.clone();
-        background.start(async move {
+        detached.start(async move {
             let _own = own;
             std::future::pending::<()>().await;
         });
         assert_eq!(Rc::strong_count(&held), 2);
-        background.abandon();
+        detached.abandon();
         assert_eq!(Rc::strong_count(&held), 1);
     }
 }
