@@ -1,7 +1,5 @@
 //! What a protected array finds wrong on its members, told to its owner.
 
-use crate::on_disk::anchor::Anchor;
-use crate::plan::Parity;
 use block::Extent;
 
 /// Something was not as it should be on a member, and what came of it.

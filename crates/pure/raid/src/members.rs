@@ -242,7 +242,7 @@ impl<D: BlockDevice + 'static> Members<D> {
         self.flush_all(members.iter().filter(|&member| self.place(member).needs_flush()).collect()).await
     }
 
-    /// As [`Core::flush_those`], also members that were not written since the array was opened.
+    /// As [`Members::flush_those`], also members that were not written since the array was opened.
     pub(crate) async fn flush_all(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
         let flush = |member| self.flush_member(member);
         for flushed in join_all(members.iter().map(flush)).await {

@@ -1,11 +1,9 @@
 //! What an array says about itself.
 
-use crate::array::Core;
 use crate::level::Level;
 use crate::members::MemberStatus;
 use crate::plan::{KINDS, Kind};
-use crate::verify::Progress;
-use block::{BlockDevice, IoError};
+use block::IoError;
 use std::cell::Cell;
 
 /// A snapshot of an array.
@@ -27,6 +25,30 @@ pub struct Status {
     pub protection: Option<ProtectionStatus>,
     /// How far it is reshaped, while it is.
     pub reshape: Option<Progress>,
+}
+
+/// How far a walk over stripes has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Stripes that are done.
+    pub done: u64,
+    /// Stripes in all.
+    pub total: u64,
+    /// The stripe behind the last that is done.
+    pub front_stripe: u64,
+}
+
+/// What a walk over stripes has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Stripes that were compared.
+    pub stripes: u64,
+    /// Of these, stripes whose parity or mirrors disagreed with the data.
+    pub mismatches: u64,
+    /// Stripes that could not be compared because a member could not read them.
+    pub unreadable: u64,
+    /// Stripes that could not be compared because members are not in service.
+    pub skipped: u64,
 }
 
 /// A snapshot of the sums and the log of an array.
@@ -87,6 +109,10 @@ impl Counters {
 pub(crate) struct Tally(Cell<Counters>);
 
 impl Tally {
+    pub(crate) fn counters(&self) -> Counters {
+        self.0.get()
+    }
+
     pub(crate) fn add(&self, add: impl FnOnce(&mut Counters)) {
         let mut counters = self.0.get();
         add(&mut counters);
@@ -100,20 +126,5 @@ impl Tally {
             plan.reads += reads as u64;
             plan.writes += writes as u64;
         });
-    }
-}
-
-impl<D: BlockDevice + 'static> Core<D> {
-    pub(crate) fn status(&self) -> Status {
-        Status {
-            level: self.layout.level(),
-            chunk_blocks: self.layout.chunk_blocks(),
-            stripes: self.layout.stripes(),
-            reshape: self.reshape_progress(),
-            stopped: self.members.stopped_by(),
-            members: self.members.places().iter().map(|member| member.status()).collect(),
-            counters: self.tally.0.get(),
-            protection: self.protected.as_ref().map(|protected| protected.status()),
-        }
     }
 }

@@ -87,7 +87,8 @@ impl<D: BlockDevice + 'static> Members<D> {
             if let Err(error) = members.shared.log.record(member, error).await {
                 members.stop(error.of_member(member));
             }
-            members.shared.failures.unrecorded.set(members.shared.failures.unrecorded.get() - 1);
+            let unrecorded = &members.shared.failures.unrecorded;
+            unrecorded.set(unrecorded.get() - 1);
         });
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct Ended {
 
 impl Op {
     pub(crate) fn write(member: u16, at: Extent, data: View) -> Self {
-        debug_assert_eq!(data.len(), bytes(at.len.0), "data fills its extent");
+        assert_eq!(data.len(), bytes(at.len.0), "data fills its extent");
         Self { member, start: at.start, change: Change::Write(data) }
     }
 

@@ -2,7 +2,6 @@
 //! goes to one member alone and no other could take a copy.
 
 use crate::bounds::BLOCK_BYTES;
-use crate::on_disk::anchor::Marks;
 use crate::on_disk::entry::Entry;
 use crate::on_disk::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
 use block::{Buf, View};

@@ -1,7 +1,6 @@
 //! A page: the entries of a run of blocks of one member, as both of its copies have it on disk.
 
 use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
-use crate::geometry::bytes;
 use crate::on_disk::area::PAGE_ENTRIES;
 use crate::on_disk::entry::Entry;
 use crate::on_disk::wire::{COUNT_MAX, Reader, is_sealed, put, seal};

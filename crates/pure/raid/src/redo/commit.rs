@@ -1,9 +1,8 @@
 //! Group commit of the log: one batch is written at a time, and everything that waits goes into the next.
 
-use crate::array::Core;
 use crate::geometry::MemberSet;
 use crate::on_disk::batch::Records;
-use crate::protect::Protected;
+use crate::redo::RedoLog;
 use crate::redo::ring::{Sealed, Ticket, Turn};
 use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
@@ -12,21 +11,17 @@ use shard::yield_now;
 use std::rc::Rc;
 use std::task::Poll;
 
-impl<D: BlockDevice + 'static> Core<D> {
+impl<D: BlockDevice + 'static> RedoLog<D> {
     /// The records are on as many members as survive any loss that the array survives.
     ///
     /// The ticket keeps them in the log: it is dropped when what they speak of is in place. For work that ends
     /// even when its command is dropped: who waits for the same batch relies on it. *Errors*: `Gone` when
     /// the array has stopped.
-    pub(crate) async fn commit(
-        self: &Rc<Self>,
-        protected: &Protected,
-        mut records: Records,
-    ) -> Result<Ticket, IoError> {
-        let ring = &protected.ring;
+    pub(crate) async fn commit(self: &Rc<Self>, mut records: Records) -> Result<Ticket, IoError> {
+        let ring = &self.state.ring;
         self.members.note_missed(&records.blocks);
         if sabotage::is(Bug::WindowBeforeBatch) {
-            protected.missed.note_recent(&std::mem::take(&mut records.blocks));
+            self.state.missed.note_recent(&std::mem::take(&mut records.blocks));
         }
         let mut records = Some(records);
         let number = self.background.until(|cx| {
@@ -44,62 +39,62 @@ impl<D: BlockDevice + 'static> Core<D> {
             });
             match turn.await? {
                 Turn::Stable(ticket) => return Ok(ticket),
-                Turn::Lead => self.lead(protected).await?,
+                Turn::Lead => self.lead().await?,
             }
         }
     }
 
     /// Writes the batch that gathers.
-    async fn lead(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
+    async fn lead(self: &Rc<Self>) -> Result<(), IoError> {
         // Commands that become ready in the same turn share the batch.
         yield_now().await;
         let sealed = loop {
-            let twice = self.takes_all_copies_alone(protected);
-            if let Some(sealed) = protected.ring.seal(protected.id, twice) {
+            let twice = self.takes_all_copies_alone();
+            if let Some(sealed) = self.state.ring.seal(self.state.id, twice) {
                 break sealed;
             }
             self.start_checkpoint();
-            let begun = protected.checkpoints.get();
+            let begun = self.state.checkpoints.get();
             let freed = self.background.until(|cx| match self.members.serving(Extent::default()) {
-                Ok(()) if protected.checkpoints.get() == begun => {
-                    protected.ring.watch(cx);
+                Ok(()) if self.state.checkpoints.get() == begun => {
+                    self.state.ring.watch(cx);
                     Poll::Pending
                 }
                 served => Poll::Ready(served),
             });
             freed.await?;
         };
-        protected.missed.note_recent(&sealed.blocks);
+        self.state.missed.note_recent(&sealed.blocks);
         self.members.note_missed(&sealed.blocks);
         let number = sealed.number;
         if sabotage::is(Bug::AcknowledgeBeforeLog) {
-            protected.ring.led(number, Ok(()));
-            let _ = self.write_batch(protected, &sealed).await;
+            self.state.ring.led(number, Ok(()));
+            let _ = self.write_batch(&sealed).await;
             return Ok(());
         }
-        let written = self.write_batch(protected, &sealed).await;
-        protected.ring.led(number, written);
-        if self.wants_checkpoint(protected) {
+        let written = self.write_batch(&sealed).await;
+        self.state.ring.led(number, written);
+        if self.wants_checkpoint() {
             self.start_checkpoint();
         }
         written
     }
 
     /// True when the ring is half full, or the pages that wait to be written are half of what may be held.
-    pub(crate) fn wants_checkpoint(&self, protected: &Protected) -> bool {
-        let cache = protected.cache.borrow();
-        protected.ring.filled() > protected.ring.blocks / 2 || cache.dirty() > cache.dirty_max()
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        let cache = self.checksums.pages.cache.borrow();
+        self.state.ring.filled() > self.state.ring.blocks / 2 || cache.dirty() > cache.dirty_max()
     }
 
-    async fn write_batch(self: &Rc<Self>, protected: &Protected, sealed: &Sealed) -> Result<(), IoError> {
-        let start = Lba(protected.area.ring.start.0 + sealed.at);
+    async fn write_batch(self: &Rc<Self>, sealed: &Sealed) -> Result<(), IoError> {
+        let start = Lba(self.state.area.ring.start.0 + sealed.at);
         let batch = self.write_lanes(sealed.number, start, &sealed.bytes);
         let table = self.write_second_table(sealed, start);
         futures_util::future::join(batch, table).await.0
     }
 
     /// True where one member alone is left to take the log: a second table can only be behind the first.
-    fn takes_all_copies_alone(&self, _protected: &Protected) -> bool {
+    fn takes_all_copies_alone(&self) -> bool {
         self.members.in_use().len() == 1
     }
 
@@ -139,7 +134,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             written = written - lost;
             let more = self.lanes(turn, lost | refused, written);
             if more.is_empty() {
-                let suffices = !written.is_empty() && !self.layout.survives(lost | refused | written);
+                let suffices = !written.is_empty() && !self.members.layout.survives(lost | refused | written);
                 if !suffices && !sabotage::is(Bug::OneLane) {
                     self.members.stop(IoError::new(IoErrorKind::Gone, Extent::default()));
                 }
@@ -176,7 +171,7 @@ impl<D: BlockDevice + 'static> Core<D> {
     /// Members to which the batch has to go beside those that have it: with them, the array could not lose
     /// all who have it and still serve. They go round with `turn`.
     pub(crate) fn lanes(&self, turn: u64, lost: MemberSet, written: MemberSet) -> MemberSet {
-        let (members, copies) = (self.members.width(), self.layout.copies());
+        let (members, copies) = (self.members.width(), self.members.layout.copies());
         // Mirrors of one pair are together as good as lanes of all pairs, so a turn begins at a pair.
         let groups = u64::from(members / copies);
         let first = u16::try_from(turn % groups).expect("there are at most 64 members") * copies;
@@ -185,7 +180,7 @@ impl<D: BlockDevice + 'static> Core<D> {
             if sabotage::is(Bug::OneLane) && !(written | lanes).is_empty() {
                 break;
             }
-            if !self.layout.survives(lost | written | lanes) && !(written | lanes).is_empty() {
+            if !self.members.layout.survives(lost | written | lanes) && !(written | lanes).is_empty() {
                 break;
             }
             let member = (first + step) % members;

@@ -2,7 +2,7 @@
 
 use crate::on_disk::batch;
 use crate::on_disk::batch::{HEADER_BYTES, Header, Records};
-use block::{IoError, Stable, View};
+use block::{IoError, View};
 use shard::Signal;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -215,6 +215,7 @@ impl Ring {
         {
             let mut state = self.state.borrow_mut();
             state.is_led = false;
+            assert_eq!(number + 1, state.head.number, "one batch is written at a time");
             if written.is_ok() {
                 state.stable = number + 1;
             }
@@ -249,7 +250,12 @@ impl Ring {
 
     /// Nothing before `head` is needed any more.
     pub(crate) fn free(&self, head: Head) {
-        self.state.borrow_mut().tail_at = head.at;
+        {
+            let mut state = self.state.borrow_mut();
+            let freed = state.tail_at..=state.head.at;
+            assert!(freed.contains(&head.at), "the tail moves forward, at most to the head");
+            state.tail_at = head.at;
+        }
         self.wake();
     }
 
