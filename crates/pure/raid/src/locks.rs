@@ -45,6 +45,7 @@ impl Locks {
     }
 
     fn rows_of(&self, stripes: Range<u64>) -> Range<u64> {
+        assert!(stripes.start <= stripes.end, "stripes are counted upwards");
         stripes.start * self.chunk_blocks..stripes.end * self.chunk_blocks
     }
 }

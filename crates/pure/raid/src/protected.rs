@@ -224,6 +224,8 @@ impl<D: BlockDevice + 'static> Protected<D> {
     }
 
     async fn write_part(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+        assert!(part.stripes.end <= self.layout.stripes(), "a write is within the array");
+        assert_eq!(data.len(), bytes(part.extent.len.0), "data fills its part");
         let guard = self.locks.rows_exclusive(self.rows_of_part(&part)).await;
         self.members.serving(part.extent)?;
         self.settle_stripes(&part.stripes).await?;

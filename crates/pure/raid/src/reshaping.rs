@@ -126,6 +126,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
             return Err(IoError::new(IoErrorKind::Gone, extent));
         }
         let at = moved.clamp(extent.start.0, extent.end().0);
+        assert!(extent.end() <= Lba(self.old.layout.blocks().0), "hosts see the blocks of the old layout");
         Ok((guard, Extent::new(extent.start.0, at - extent.start.0), Extent::new(at, extent.end().0 - at)))
     }
 }

@@ -216,6 +216,7 @@ impl Cache {
     pub(crate) fn written(&mut self, id: PageId, changes: u64) {
         let Some(slot) = self.slot_of(id) else { return };
         let slot = &mut self.slots[slot];
+        assert!(changes <= slot.changes, "changes are counted upwards");
         if slot.dirty && slot.changes == changes {
             slot.dirty = false;
             self.dirty -= 1;

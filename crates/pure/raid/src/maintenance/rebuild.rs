@@ -167,6 +167,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
     /// leaves the front where it was.
     fn advance(&self, filled: Filled, rebuilt: &mut Rebuilt) -> Result<u64, RebuildError> {
         let Filled { step, unreadable, guard } = filled;
+        assert!(step.end <= self.layout.stripes(), "a rebuild is within the array");
         self.still_rebuilding()?;
         for (stripe, extent) in unreadable {
             let role = self.layout.role_of(stripe, self.member);

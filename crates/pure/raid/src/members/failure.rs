@@ -88,6 +88,7 @@ impl<D: BlockDevice + 'static> Members<D> {
                 members.stop(error.of_member(member));
             }
             let unrecorded = &members.shared.failures.unrecorded;
+            assert!(unrecorded.get() > 0, "a failure is recorded once");
             unrecorded.set(unrecorded.get() - 1);
         });
     }

@@ -126,6 +126,7 @@ impl<'a> InFlight<'a> {
 
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
+        assert!(self.0.get() > 0, "every operation ends once");
         self.0.set(self.0.get() - 1);
     }
 }
@@ -314,6 +315,7 @@ impl<D: BlockDevice> Member<D> {
         count(&self.counts.flushes);
         let device = self.device_in_use(Extent::default())?;
         let (covered, tenure) = (self.written.get(), self.tenure.get());
+        assert!(self.flushed.get() <= covered, "no flush covers what was not written");
         let _in_flight = InFlight::new(&self.counts.in_flight);
         let stable = self.note(device.flush(Written::attest()).await)?;
         if tenure == self.tenure.get() {

@@ -78,6 +78,8 @@ impl<D: BlockDevice + 'static> Members<D> {
     pub(crate) async fn perform_one(&self, op: Op) -> Ended {
         let place = self.place(op.member);
         let (member, extent, tenure) = (op.member, op.extent(), place.tenure.get());
+        assert!(member < self.layout.members(), "an operation is of a member that the layout has");
+        assert!(extent.end() <= Lba(self.layout.member_blocks().0), "an operation is within the stripes");
         let written = match op.change {
             Change::Write(data) => match place.write(op.start, data.clone()).await {
                 Err(error) if self.may_pass(member, error) => {

@@ -151,6 +151,7 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
     for (at, word) in [(56, header.blocks), (60, header.table_bytes), (64, header.records), (68, twice)] {
         put(&mut bytes, at, &word.to_le_bytes());
     }
+    assert_eq!(HEADER_BYTES + records.len(), header.table_bytes as usize, "the header counts its records");
     put(&mut bytes, HEADER_BYTES, records);
     bytes[HEADER_BYTES + records.len()..table_blocks].fill(0);
     seal(&mut bytes[..header.table_bytes as usize], CHECK_AT);

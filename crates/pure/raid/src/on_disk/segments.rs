@@ -128,6 +128,8 @@ impl Segments {
     ///
     /// *Panics*: when the list is full.
     pub(crate) fn add(&self, segment: Segment, member_blocks: Blocks) {
+        assert_eq!(segment.blocks.start, self.last().blocks.end(), "a segment follows the one before");
+        assert_eq!(segment.pages.start, self.pages(), "its pages follow those before");
         let mut sizes = self.sizes.get();
         *sizes.iter_mut().find(|size| **size == 0).expect("whoever grows an array sees that it can") = member_blocks.0;
         self.sizes.set(sizes);

@@ -74,6 +74,7 @@ impl LoggedChange {
             }
             let guards = last.as_ref().map_or(&[][..], |(_, guards)| guards);
             let update = update_of(array, op, guards);
+            assert_eq!(update.new.len() as u64, op.extent().len.0, "every block that is written has an entry");
             array.log_op(&mut records, form, op, &update, content);
             updates.push(update);
         }
@@ -162,6 +163,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             self.put_in_pages(&logged.change.updates);
         }
         self.commands.behind.set(self.commands.behind.get() + 1);
+        assert!(self.commands.behind.get() <= BEHIND_MAX, "no more changes are behind than may be");
         let (own, held) = (self.clone(), (!sabotage::is(Bug::AnsweredUnlocked)).then_some(held));
         spawn(Box::pin(async move {
             own.put_in_place_behind(logged).await;

@@ -96,6 +96,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
 
     /// These runs of members' blocks, all of the same stripes, are unwritten, and that is in the log.
     async fn forget(self: &Rc<Self>, stripes: Range<u64>, runs: SmallVec<[(u16, Extent); 8]>) -> Result<(), IoError> {
+        assert!(stripes.end <= self.layout.stripes(), "what is forgotten is within the array");
         let guard = self.locks.exclusive(stripes.clone()).await;
         self.members.serving(Extent::default())?;
         self.settle_stripes(&stripes).await?;

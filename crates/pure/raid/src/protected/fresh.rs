@@ -50,6 +50,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
         guard: RangeGuard,
     ) -> Result<(), IoError> {
         let blocks = (part.stripes.end - part.stripes.start) * self.layout.stripe_blocks();
+        assert_eq!(part.extent.len.0, blocks, "only whole stripes are written fresh");
         let own = self.clone();
         let ops = self.whole_ops(&part, &data);
         let work = async move {
@@ -113,6 +114,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
                 return Ok(());
             }
             let this = fresh.begun.get() + 1;
+            assert!(fresh.settled.get() < this, "times are counted upwards");
             fresh.begun.set(this);
             fresh.settling.set(true);
             let settled = own.log_fresh().await;

@@ -171,6 +171,7 @@ impl Ring {
     pub(crate) fn seal(&self, id: [u8; 16], twice: bool) -> Option<Sealed> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
+        assert!(state.is_led, "only who leads seals the batch");
         let gathering = &mut state.gathering;
         let table_bytes = HEADER_BYTES + gathering.table.len();
         let table_blocks = batch::blocks_of(table_bytes, 0);
@@ -198,6 +199,8 @@ impl Ring {
         let spoken_of = std::mem::take(&mut gathering.blocks);
         (gathering.image_blocks, gathering.records, gathering.joined) = (0, 0, 0);
         state.head = Head { number: number + 1, at: at + blocks };
+        assert!(state.head.at - state.tail_at <= self.blocks, "a batch is not written over what is needed");
+        assert_eq!(state.first_open + state.open.len() as u64, state.head.number, "every open batch is counted");
         if std::mem::take(&mut state.crowded) {
             self.wake();
         }
@@ -216,6 +219,7 @@ impl Ring {
             let mut state = self.state.borrow_mut();
             state.is_led = false;
             assert_eq!(number + 1, state.head.number, "one batch is written at a time");
+            assert!(state.stable <= number, "a batch becomes stable once");
             if written.is_ok() {
                 state.stable = number + 1;
             }
@@ -226,6 +230,7 @@ impl Ring {
     fn leave(&self, number: u64) {
         let mut state = self.state.borrow_mut();
         let at = usize::try_from(number - state.first_open).expect("open batches are few");
+        assert!(state.open[at] > 0, "who leaves a batch had joined it");
         state.open[at] -= 1;
         let before = state.first_open;
         while state.first_open < state.stable && state.open.front() == Some(&0) {

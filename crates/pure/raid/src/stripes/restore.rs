@@ -158,6 +158,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         rows: Rows,
         blind: MemberSet,
     ) -> SmallVec<[Salvaged; 1]> {
+        assert!(rows.start < rows.end && rows.end <= self.layout.chunk_blocks(), "rows are of one chunk");
         let mut seen = blind;
         let content = self.content(stripe, role, rows, &mut seen).await;
         if content.is_ok() || rows.len() == 1 {
