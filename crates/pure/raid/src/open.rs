@@ -14,7 +14,7 @@ use crate::on_disk::page::PageId;
 use crate::on_disk::regions::Regions;
 use crate::on_disk::segments::Segments;
 use crate::path::{Path, on_path};
-use crate::protected::{Commands, Protected};
+use crate::protected::{self, Commands, Protected};
 use crate::recovery::Recovery;
 use crate::redo::LogState;
 use crate::redo::anchors::anchors_of;
@@ -162,7 +162,7 @@ impl<D: BlockDevice + 'static> Array<D> {
         let old = anchor.reshape.map(|reshape| layout(usize::from(reshape.from))).transpose()?;
         let places = members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect();
         let (background, changed) = (Rc::<Detached>::default(), Rc::<Signal>::default());
-        let (new, old) = (layout(shape.members)?, old);
+        let new = layout(shape.members)?;
         let missed = Rc::new(Missed::new(segments.clone(), anchor.missed.clone()));
         let pages = Rc::new(Pages::new(shape, segments, &anchor, &options));
         let log_state = Rc::new(LogState::new(shape, area, missed.clone(), anchor, changed.clone()));
@@ -171,7 +171,9 @@ impl<D: BlockDevice + 'static> Array<D> {
             Services { log, missed: Some(missed), pause: options.pause, background: background.clone(), changed };
         let members = Members::new(new, places, services);
         let locks = Locks::new(new.chunk_blocks(), background.clone());
-        let array = Protected::new(members, (pages, log_state), locks, (background, Rc::default()), commands);
+        let tally = Rc::default();
+        let shared = protected::Shared { pages, log: log_state, locks, background, tally, commands };
+        let array = Protected::new(members, shared);
         Ok(Self::of(match old {
             None => Path::Protected(Rc::new(array)),
             Some(old) => Path::Reshaping(Rc::new(Reshaping::new(array, old))),

@@ -47,7 +47,16 @@ pub(crate) struct Protected<D> {
     pub(crate) log: Rc<RedoLog<D>>,
     pub(crate) locks: Locks,
     pub(crate) background: Rc<Detached>,
-    /// What all layouts share beside the parts above.
+    pub(crate) commands: Rc<Commands>,
+}
+
+/// What all layouts of a protected array share, beside their members.
+pub(crate) struct Shared {
+    pub(crate) pages: Rc<Pages>,
+    pub(crate) log: Rc<LogState>,
+    pub(crate) locks: Locks,
+    pub(crate) background: Rc<Detached>,
+    pub(crate) tally: Rc<Tally>,
     pub(crate) commands: Rc<Commands>,
 }
 
@@ -80,13 +89,8 @@ impl Commands {
 
 impl<D: BlockDevice + 'static> Protected<D> {
     /// The array of these members.
-    pub(crate) fn new(
-        members: Members<D>,
-        (pages, log): (Rc<Pages>, Rc<LogState>),
-        locks: Locks,
-        (background, tally): (Rc<Detached>, Rc<Tally>),
-        commands: Rc<Commands>,
-    ) -> Self {
+    pub(crate) fn new(members: Members<D>, shared: Shared) -> Self {
+        let Shared { pages, log, locks, background, tally, commands } = shared;
         let (layout, members) = (members.layout, Rc::new(members));
         let checksums = Rc::new(Checksums::new(members.clone(), pages));
         let log = Rc::new(RedoLog::new(members.clone(), checksums.clone(), background.clone(), log));
@@ -97,9 +101,15 @@ impl<D: BlockDevice + 'static> Protected<D> {
 
     /// The same array in another layout, or with other places.
     pub(crate) fn reshaped(&self, layout: Layout, places: Box<[Rc<Member<D>>]>) -> Self {
-        let shared = (self.checksums.pages.clone(), self.log.state.clone());
-        let run = (self.background.clone(), self.stripes.tally.clone());
-        Self::new(self.members.reshaped(layout, places), shared, self.locks.clone(), run, self.commands.clone())
+        let shared = Shared {
+            pages: self.checksums.pages.clone(),
+            log: self.log.state.clone(),
+            locks: self.locks.clone(),
+            background: self.background.clone(),
+            tally: self.stripes.tally.clone(),
+            commands: self.commands.clone(),
+        };
+        Self::new(self.members.reshaped(layout, places), shared)
     }
 
     pub(crate) fn read(&self, extent: Extent) -> impl Future<Output = Result<Rope, IoError>> {
