@@ -4,6 +4,7 @@
 //! Everything here is single-threaded but [`mailbox`], and deterministic: the same inputs in the same
 //! order give the same run, which is what lets `sim` reproduce a run from a seed.
 
+pub mod detached;
 pub mod executor;
 pub mod group;
 pub mod insist;
@@ -16,6 +17,7 @@ pub mod spawn;
 pub mod time;
 pub mod world;
 
+pub use detached::{Detached, Finish};
 pub use executor::Executor;
 pub use group::GroupCommit;
 pub use insist::{WANT_OF_SPACE_PAUSES, insist};

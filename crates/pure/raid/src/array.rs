@@ -1,27 +1,22 @@
-//! The array: its public face, and what its parts share.
+//! The array as its owner and its hosts see it. Maintenance adds its own commands (`maintenance`, `open`).
 
-use crate::background::Background;
 use crate::bounds::BLOCK_BYTES;
-use crate::error::{ArrayError, FailError, RebuildError, ReplaceError};
-use crate::failure::{FailureLog, Failures};
+use crate::error::{ArrayError, FailError, ReplaceError};
 use crate::geometry::{Layout, MemberSet};
-use crate::level::Level;
-use crate::logged::Old;
-use crate::member::{Member, MemberState, Usable};
-use crate::protect::Protected;
-use crate::rebuild::{RebuildOwner, Rebuilt};
-use crate::reshape::Moving;
-use crate::status::{Status, Tally};
-use crate::sums::ground::Ground;
-use crate::verify::{Progress, Verified};
+use crate::locks::Locks;
+use crate::members::{FailureLog, Member, MemberState, Members, Services, admit};
+use crate::on_disk::segments::Segments;
+use crate::path::{Current, Path, on_path};
+use crate::plain::Plain;
+use crate::protected::Old;
+use crate::status::Status;
+use crate::stripes::Stripes;
 use block::{
     Best, BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rank, Rope, Stable, View, Written,
 };
-use shard::{RangeGuard, RangeLocks};
-use std::cell::{Cell, RefCell};
-use std::future::Future;
+use shard::{Detached, Signal};
+use std::cell::RefCell;
 use std::ops::Range;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -33,32 +28,6 @@ use std::task::Poll;
 /// A stripe is protected once it was written whole or resynced: parity over blocks that nobody ever
 /// wrote is not believed, nor kept. Whoever hands out stripes writes zeros to them first.
 pub struct Array<D: BlockDevice + 'static>(pub(crate) Current<D>);
-
-/// The shape that commands begin with.
-pub(crate) type Current<D> = Rc<RefCell<Rc<Core<D>>>>;
-
-/// The array in one shape. Commands keep the one that they began with; what is behind [`Rc`] all shapes share.
-pub(crate) struct Core<D> {
-    pub(crate) layout: Layout,
-    /// Every place that there is; the layout may have fewer of them.
-    pub(crate) members: Box<[Rc<Member<D>>]>,
-    /// How many places count, in all shapes: one that is joining does not.
-    pub(crate) width: Rc<Cell<u16>>,
-    /// Where the blocks are that are not laid out like this yet, while the array is reshaped.
-    pub(crate) moving: Option<Rc<Moving<D>>>,
-    pub(crate) log: Rc<dyn FailureLog>,
-    /// One lock for each row of each stripe.
-    pub(crate) locks: RangeLocks,
-    pub(crate) background: Rc<Background>,
-    pub(crate) failures: Rc<Failures>,
-    pub(crate) tally: Rc<Tally>,
-    /// Stripes whose mirrors may differ after an unclean stop.
-    pub(crate) suspect: Rc<RefCell<Vec<Range<u64>>>>,
-    /// Whose turn it is among mirrors that are equally good to read from.
-    pub(crate) turn: Cell<u16>,
-    /// Sums and log, where the array has them.
-    pub(crate) protected: Option<Rc<Protected>>,
-}
 
 impl<D: BlockDevice + 'static> Array<D> {
     /// The array of these members, in the order of their places; a missing one is `None`.
@@ -76,80 +45,84 @@ impl<D: BlockDevice + 'static> Array<D> {
         if !layout.survives(missing) {
             return Err(ArrayError::TooManyMissing { level: layout.level(), missing: usize::from(missing.len()) });
         }
-        let ground = Rc::new(Ground::plain());
-        Ok(Self::of(Core {
-            layout,
-            members: members.into_iter().map(|device| Rc::new(Member::new(device, ground.clone()))).collect(),
-            width: Rc::new(Cell::new(layout.members())),
-            moving: None,
-            log,
-            locks: RangeLocks::new(),
-            background: Rc::default(),
-            failures: Rc::default(),
-            tally: Rc::default(),
-            suspect: Rc::default(),
-            turn: Cell::default(),
-            protected: None,
-        }))
+        let segments = Rc::new(Segments::plain());
+        let places = members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect();
+        let (background, changed) = (Rc::<Detached>::default(), Rc::<Signal>::default());
+        let services = Services { log, missed: None, pause: None, background: background.clone(), changed };
+        let members = Rc::new(Members::new(layout, places, services));
+        let locks = Locks::new(layout.chunk_blocks(), background.clone());
+        let stripes = Rc::new(Stripes::new(members, locks, background, Rc::default(), None));
+        Ok(Self::of(Path::Plain(Rc::new(Plain { stripes }))))
     }
 
-    pub(crate) fn of(core: Core<D>) -> Self {
-        Self(Rc::new(RefCell::new(Rc::new(core))))
+    pub(crate) fn of(path: Path<D>) -> Self {
+        Self(Rc::new(RefCell::new(path)))
     }
 
     /// The array as it is now.
-    pub(crate) fn core(&self) -> Rc<Core<D>> {
+    pub(crate) fn path(&self) -> Path<D> {
         self.0.borrow().clone()
     }
 
     /// The shape of the array.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.core().served()
+        self.path().served()
     }
 
     /// Data blocks of a stripe.
     #[must_use]
     pub fn stripe_blocks(&self) -> u64 {
-        self.core().served().stripe_blocks()
+        self.path().served().stripe_blocks()
     }
 
     /// Blocks that the array uses of each member: what a replacement needs.
     #[must_use]
     pub fn member_blocks(&self) -> Blocks {
-        self.core().member_blocks()
+        self.path().member_blocks()
     }
 
     /// How many members may fail, whichever they are.
     #[must_use]
     pub fn tolerates(&self) -> u16 {
-        self.core().layout.level().tolerates(self.core().layout.members())
+        self.path().stripes().layout.level().tolerates(self.path().stripes().layout.members())
     }
 
     /// The device in the place of `member`, failed or not.
     #[must_use]
     pub fn device(&self, member: u16) -> Option<Rc<D>> {
-        self.core().members.get(usize::from(member))?.device()
+        self.path().members().find(member)?.device()
     }
 
     /// What the array is and has done.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.core().status()
+        let path = self.path();
+        let Stripes { layout, members, tally, .. } = &**path.stripes();
+        Status {
+            level: layout.level(),
+            chunk_blocks: layout.chunk_blocks(),
+            stripes: layout.stripes(),
+            reshape: path.reshaping().map(|array| array.progress()),
+            stopped: members.stopped_by(),
+            members: members.places().iter().map(|member| member.status()).collect(),
+            counters: tally.counters(),
+            protection: path.protected().map(|array| array.protection_status()),
+        }
     }
 
     /// Where on each member a block of its data lies that findings number so: behind sums and log, where there are any.
     #[must_use]
     pub fn place_of_data(&self, block: u64) -> Lba {
-        let core = self.core();
-        let Some(protected) = &core.protected else { return Lba(block) };
-        protected.ground.runs(Extent::new(block, 1)).first().map_or(Lba(block), |run| run.1)
+        let path = self.path();
+        let Some(protected) = path.protected() else { return Lba(block) };
+        protected.checksums.pages.segments.runs(Extent::new(block, 1)).first().map_or(Lba(block), |run| run.1)
     }
 
     /// Never ready; as long as it is polled, what commands have left to be done is done also when no command
     /// comes: writes in place, checkpoints, the record of a failure.
     pub async fn drive(&self) {
-        let background = self.core().background.clone();
+        let background = self.path().background().clone();
         background.until(|_| Poll::<()>::Pending).await;
     }
 
@@ -157,25 +130,25 @@ impl<D: BlockDevice + 'static> Array<D> {
     ///
     /// *Errors*: see [`FailError`]; the member stays in service unless it says `NotRecorded`.
     pub async fn fail(&self, member: u16) -> Result<(), FailError> {
-        let core = self.core();
-        let state = core.members.get(usize::from(member)).ok_or(FailError::NoSuchMember(member))?.state();
+        let path = self.path();
+        let state = path.members().find(member).ok_or(FailError::NoSuchMember(member))?.state();
         match state {
             MemberState::Failed | MemberState::Missing => return Err(FailError::NotInService(member)),
-            MemberState::InService | MemberState::Rebuilding { .. } if !core.spares(member) => {
+            MemberState::InService | MemberState::Rebuilding { .. } if !path.members().spares(member) => {
                 return Err(FailError::Needed(member));
             }
             MemberState::InService | MemberState::Rebuilding { .. } => {}
         }
         let everywhere = self.geometry().all();
-        core.lose(member, IoError::new(IoErrorKind::Gone, everywhere));
-        core.failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
+        path.members().lose(member, IoError::new(IoErrorKind::Gone, everywhere));
+        path.members().failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
     }
 
     /// The array lets go of the device of a member that has failed, so that it can be opened again.
     /// Without effect on one that is in use.
     pub fn release(&self, member: u16) {
-        let core = self.core();
-        if let Some(place) = core.members.get(usize::from(member))
+        let path = self.path();
+        if let Some(place) = path.members().find(member)
             && matches!(place.state(), MemberState::Failed | MemberState::Missing)
         {
             place.release();
@@ -184,9 +157,9 @@ impl<D: BlockDevice + 'static> Array<D> {
 
     /// The array is no more: it lets go of all of its devices, and whatever is asked of it is an error.
     pub fn dismantle(&self) {
-        let core = self.core();
-        core.stop(IoError::new(IoErrorKind::Gone, self.geometry().all()));
-        core.members.iter().for_each(|place| place.release());
+        let path = self.path();
+        path.members().stop(IoError::new(IoErrorKind::Gone, self.geometry().all()));
+        path.members().places().iter().for_each(|place| place.release());
     }
 
     /// `device` is in the place of `member`, which had failed or was missing, and waits for
@@ -194,32 +167,18 @@ impl<D: BlockDevice + 'static> Array<D> {
     ///
     /// *Errors*: see [`ReplaceError`]; nothing has changed then.
     pub fn replace(&self, member: u16, device: D) -> Result<(), ReplaceError> {
-        let core = self.core();
-        let place = core.members.get(usize::from(member)).ok_or(ReplaceError::NoSuchMember(member))?;
-        if core.is_reshaping() {
+        let path = self.path();
+        let place = path.members().find(member).ok_or(ReplaceError::NoSuchMember(member))?;
+        if path.is_reshaping() {
             return Err(ReplaceError::Reshaping);
         }
         match place.state() {
             MemberState::InService | MemberState::Rebuilding { .. } => return Err(ReplaceError::InUse(member)),
             MemberState::Failed | MemberState::Missing => {}
         }
-        admit(core.member_blocks(), member, &device.geometry())?;
+        admit(path.member_blocks(), member, &device.geometry())?;
         place.replace(device);
         Ok(())
-    }
-
-    /// `member`, which was replaced, holds what it should in `stripes`, and is in service.
-    ///
-    /// *Shape*: `stripes` in ascending order, without overlap; they include every stripe in use. The
-    /// host is served meanwhile. *Errors*: see [`RebuildError`]. *Durability*: all that was rebuilt is
-    /// flushed before [`RebuildOwner::commit`] is asked, and the member is in service after that.
-    pub async fn rebuild(
-        &self,
-        member: u16,
-        stripes: &[Range<u64>],
-        owner: &mut impl RebuildOwner,
-    ) -> Result<Rebuilt, RebuildError> {
-        self.core().rebuild(member, stripes, owner).await
     }
 
     /// Until they are resynced, mirrors of `stripes` are read from the first copy only.
@@ -227,26 +186,9 @@ impl<D: BlockDevice + 'static> Array<D> {
     /// For the owner, before it serves an array that was not closed cleanly: two copies may differ, and
     /// a host must not read now one and now the other. [`Array::resync`] says it for its own stripes.
     pub fn mark_suspect(&self, stripes: Range<u64>) {
-        let core = self.core();
-        if core.protected.is_none() {
-            core.suspect.borrow_mut().push(stripes);
-        }
-    }
-
-    /// Parity and mirrors of `stripes` agree with the data, as after an unclean stop they may not.
-    ///
-    /// Data is taken for true; of mirrors the first that is in service. What cannot be judged because
-    /// data is lost is left as it is and counted. The host is served meanwhile, see
-    /// [`Array::mark_suspect`]. `pace` is called after every few stripes.
-    pub async fn resync(&self, stripes: Range<u64>, pace: impl AsyncFnMut(Progress)) -> Result<Verified, IoError> {
-        self.core().resync(stripes, pace).await
-    }
-
-    /// How many of `stripes` have parity or mirrors that disagree with the data. Repairs nothing.
-    pub async fn scrub_check(&self, stripes: Range<u64>, pace: impl AsyncFnMut(Progress)) -> Result<Verified, IoError> {
-        match self.is_protected() {
-            true => self.scrub_counts(stripes, pace).await,
-            false => self.core().scrub_check(stripes, pace).await,
+        let path = self.path();
+        if path.protected().is_none() {
+            path.stripes().suspect.borrow_mut().push(stripes);
         }
     }
 
@@ -254,43 +196,30 @@ impl<D: BlockDevice + 'static> Array<D> {
     ///
     /// For the owner, to say again after a restart what [`Rebuilt::unreadable`] said.
     pub fn mark_unreadable(&self, member: u16, extent: Extent) {
-        self.core().members[usize::from(member)].mark_unreadable(extent);
+        self.path().members().place(member).mark_unreadable(extent);
     }
 }
 
 impl<D: BlockDevice + 'static> Drop for Array<D> {
     fn drop(&mut self) {
-        // Work in the background holds the core, which holds the work.
-        self.core().background.abandon();
+        // Work in the background holds the array, which holds the work.
+        self.path().background().abandon();
     }
-}
-
-/// Admits a device that can take the place of `member`.
-pub(crate) fn admit(needed: Blocks, member: u16, geometry: &Geometry) -> Result<(), ArrayError> {
-    if geometry.block_bytes != BLOCK_BYTES {
-        return Err(ArrayError::BlockSize { member, block_bytes: geometry.block_bytes });
-    }
-    let (blocks, needed) = (geometry.blocks.0, needed.0);
-    if blocks < needed {
-        return Err(ArrayError::MemberTooSmall { member, blocks, needed });
-    }
-    Ok(())
 }
 
 impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     fn geometry(&self) -> Geometry {
-        let core = self.core();
-        let layout = core.served();
-        let members = core.members.iter().filter_map(|member| member.device()).map(|device| device.geometry());
+        let path = self.path();
+        let layout = path.served();
         let (mut physical, mut volatile, mut zeroes) = (BLOCK_BYTES, false, true);
-        for member in members {
+        for member in path.members().geometries() {
             physical = physical.max(member.physical_block_bytes);
             volatile |= member.volatile_cache;
             zeroes &= member.discard_zeroes;
         }
         let stripe_bytes = layout.stripe_blocks() * u64::from(BLOCK_BYTES);
         let optimal = if layout.columns() == 1 { physical } else { u32::try_from(stripe_bytes).unwrap_or(u32::MAX) };
-        let is_protected = core.protected.is_some();
+        let is_protected = path.protected().is_some();
         Geometry {
             block_bytes: BLOCK_BYTES,
             blocks: layout.blocks(),
@@ -305,169 +234,58 @@ impl<D: BlockDevice + 'static> BlockDevice for Array<D> {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        let core = self.core();
-        core.admit(extent)?;
-        match &core.moving {
-            None => core.read(extent).await,
-            Some(moving) => Box::pin(core.read_moving(moving, extent)).await,
-        }
+        let path = self.path();
+        admit_extent(&path, extent)?;
+        on_path!(&path, array => array.read(extent))
     }
 
     async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
-        let core = self.core();
-        core.admit(extent)?;
-        match core.protected {
-            None => core.read_best(extent, rank).await,
-            // Sums tell which copy is right.
-            Some(_) => Ok(Best { content: self.read(extent).await?.into_view(), repaired: 0 }),
+        let path = self.path();
+        admit_extent(&path, extent)?;
+        match path {
+            Path::Plain(array) => array.read_best(extent, rank).await,
+            // Checksums tell which copy is right.
+            path => {
+                let read: Result<Rope, IoError> = on_path!(&path, array => array.read(extent));
+                Ok(Best { content: read?.into_view(), repaired: 0 })
+            }
         }
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let core = self.core();
-        let extent = core.extent_of(start, &data)?;
-        match (&core.moving, &core.protected) {
-            (None, Some(_)) => core.write_logged(extent, data, Old::Kept).await,
-            (None, None) => core.write(extent, data).await,
-            (Some(moving), _) => Box::pin(core.write_moving(moving, extent, data, Old::Kept)).await,
-        }
+        let path = self.path();
+        let extent = extent_of(&path, start, &data)?;
+        on_path!(&path, array => array.write(extent, data, Old::Kept))
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let core = self.core();
-        let extent = core.extent_of(start, &data)?;
-        match (&core.moving, &core.protected) {
-            (None, Some(_)) => core.write_logged(extent, data, Old::Unwanted).await,
-            (None, None) => core.write(extent, data).await,
-            (Some(moving), _) => Box::pin(core.write_moving(moving, extent, data, Old::Unwanted)).await,
-        }
+        let path = self.path();
+        let extent = extent_of(&path, start, &data)?;
+        on_path!(&path, array => array.write(extent, data, Old::Unwanted))
     }
 
-    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        self.core().flush(after).await
+    async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        on_path!(&self.path(), array => array.flush())
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        let core = self.core();
-        core.admit(extent)?;
-        match (&core.moving, &core.protected) {
-            (None, Some(_)) => core.discard_logged(extent).await,
-            (None, None) => core.discard(extent).await,
-            (Some(moving), _) => Box::pin(core.discard_moving(moving, extent)).await,
-        }
+        let path = self.path();
+        admit_extent(&path, extent)?;
+        on_path!(&path, array => array.discard(extent))
     }
 }
 
-impl<D> Drop for Core<D> {
-    fn drop(&mut self) {
-        if let Some(protected) = &self.protected {
-            // Whoever waits for the last command of this shape looks again.
-            protected.ring.wake();
-        }
+/// The blocks that `data` fills from `start` on, where the array has them.
+fn extent_of<D: BlockDevice + 'static>(path: &Path<D>, start: Lba, data: &View) -> Result<Extent, IoError> {
+    let blocks = (data.len() / BLOCK_BYTES as usize) as u64;
+    match Extent::checked(start.0, blocks) {
+        Some(extent) if data.len().is_multiple_of(BLOCK_BYTES as usize) => admit_extent(path, extent).map(|()| extent),
+        _ => Err(IoError::new(IoErrorKind::OutOfRange, Extent::new(start.0, 0))),
     }
 }
 
-impl<D: BlockDevice + 'static> Core<D> {
-    /// The same array in another shape.
-    pub(crate) fn reshaped(
-        &self,
-        layout: Layout,
-        members: Box<[Rc<Member<D>>]>,
-        moving: Option<Rc<Moving<D>>>,
-    ) -> Self {
-        Self {
-            layout,
-            members,
-            width: self.width.clone(),
-            moving,
-            log: self.log.clone(),
-            locks: self.locks.clone(),
-            background: self.background.clone(),
-            failures: self.failures.clone(),
-            tally: self.tally.clone(),
-            suspect: self.suspect.clone(),
-            turn: Cell::default(),
-            protected: self.protected.clone(),
-        }
-    }
-
-    /// The layout that hosts see: while the array is reshaped, the one that it had.
-    pub(crate) fn served(&self) -> Layout {
-        self.moving.as_ref().map_or(self.layout, |moving| moving.old.layout)
-    }
-
-    /// The members that count.
-    pub(crate) fn all_members(&self) -> MemberSet {
-        MemberSet::first(self.width())
-    }
-
-    /// How many members count.
-    pub(crate) fn width(&self) -> u16 {
-        self.width.get()
-    }
-
-    /// Which members can be used in `stripe`, as things stand.
-    pub(crate) fn usable(&self, stripe: u64) -> Usable {
-        let mut usable = Usable { read: MemberSet::NONE, write: MemberSet::NONE };
-        for (number, member) in (0..self.layout.members()).zip(&self.members) {
-            let (read, write) = member.usable(stripe);
-            usable.read = if read { usable.read.with(number) } else { usable.read };
-            usable.write = if write { usable.write.with(number) } else { usable.write };
-        }
-        usable
-    }
-
-    /// Blocks that the array needs of each member.
-    pub(crate) fn member_blocks(&self) -> Blocks {
-        self.protected.as_ref().map_or(self.layout.member_blocks(), |protected| protected.ground.member_blocks())
-    }
-
-    pub(crate) fn member(&self, member: u16) -> &Member<D> {
-        &self.members[usize::from(member)]
-    }
-
-    /// Keeps writers out of `stripes`.
-    pub(crate) async fn lock_shared(&self, stripes: Range<u64>) -> RangeGuard {
-        self.lock_rows_shared(self.rows_of_stripes(stripes)).await
-    }
-
-    /// Keeps everybody else out of `stripes`.
-    pub(crate) async fn lock_exclusive(&self, stripes: Range<u64>) -> RangeGuard {
-        self.lock_rows_exclusive(self.rows_of_stripes(stripes)).await
-    }
-
-    /// As [`Core::lock_shared`], for rows counted over all stripes.
-    pub(crate) async fn lock_rows_shared(&self, rows: Range<u64>) -> RangeGuard {
-        let mut acquire = pin!(self.locks.shared(rows));
-        self.background.until(|cx| acquire.as_mut().poll(cx)).await
-    }
-
-    /// As [`Core::lock_exclusive`], for rows counted over all stripes.
-    pub(crate) async fn lock_rows_exclusive(&self, rows: Range<u64>) -> RangeGuard {
-        let mut acquire = pin!(self.locks.exclusive(rows));
-        self.background.until(|cx| acquire.as_mut().poll(cx)).await
-    }
-
-    fn rows_of_stripes(&self, stripes: Range<u64>) -> Range<u64> {
-        let chunk = self.layout.chunk_blocks();
-        stripes.start * chunk..stripes.end * chunk
-    }
-
-    fn extent_of(&self, start: Lba, data: &View) -> Result<Extent, IoError> {
-        let blocks = (data.len() / BLOCK_BYTES as usize) as u64;
-        match Extent::checked(start.0, blocks) {
-            Some(extent) if data.len().is_multiple_of(BLOCK_BYTES as usize) => self.admit(extent).map(|()| extent),
-            _ => Err(IoError::new(IoErrorKind::OutOfRange, Extent::new(start.0, 0))),
-        }
-    }
-
-    fn admit(&self, extent: Extent) -> Result<(), IoError> {
-        let all = Extent::new(0, self.served().blocks().0);
-        if all.contains(extent) { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange, extent)) }
-    }
-
-    /// True for a level of which nothing can be restored, and whose stripes need no lock.
-    pub(crate) fn is_bare(&self) -> bool {
-        self.layout.level() == Level::Raid0
-    }
+/// Admits blocks that hosts see.
+fn admit_extent<D: BlockDevice + 'static>(path: &Path<D>, extent: Extent) -> Result<(), IoError> {
+    let all = Extent::new(0, path.served().blocks().0);
+    if all.contains(extent) { Ok(()) } else { Err(IoError::new(IoErrorKind::OutOfRange, extent)) }
 }

@@ -3,6 +3,7 @@
 use crate::bounds::{BLOCK_BYTES, CHUNK_BYTES, GROWTHS_MAX, MEMBERS_MAX};
 use crate::level::Level;
 use block::IoError;
+use std::ops::Range;
 
 /// Why there can be no such array. Nothing was read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,4 +164,85 @@ pub enum GrowError {
     /// The array does not serve any more. What had begun goes on when it is opened again.
     #[error("the array has stopped: {0}")]
     Stopped(#[from] IoError),
+}
+
+/// What opening a protected array has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Members whose devices were given and not used, for they are not what they should be. Nothing was
+    /// written to them; the array serves without.
+    pub left_out: Vec<(u16, LeftOut)>,
+    /// Batches of the log that were replayed.
+    pub batches: u64,
+    /// Blocks that were written again from the log.
+    pub images: u64,
+    /// Blocks whose copies were compared to find out whether their last write had happened.
+    pub judged: u64,
+    /// Batches of the log that cannot be read, by their numbers, which the owner has accepted to lose
+    /// ([`Options::accept_log_loss`]): what they had changed may be older than what was acknowledged.
+    pub holes: Vec<Range<u64>>,
+    /// The last place was not taken: its device had not joined when the array was used last. [`Array::add_member`]
+    /// takes it.
+    pub not_joined: bool,
+}
+
+/// Why a device is not the member that it was given as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LeftOut {
+    /// There is nothing of a protected array on it.
+    #[error("it bears no array")]
+    Blank,
+    /// It belongs to another array, or to one of another shape.
+    #[error("it belongs to another array")]
+    OtherArray,
+    /// It is another member of this array.
+    #[error("it is member {0} of the array")]
+    OtherMember(u16),
+    /// The array went on without it.
+    #[error("it is older than the others")]
+    Stale,
+    /// Its beginning cannot be read.
+    #[error("it cannot be read: {0}")]
+    Unreadable(IoError),
+}
+
+/// Why a protected array was not made or opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// There can be no such array, or too much of it is missing.
+    #[error(transparent)]
+    Unfit(#[from] ArrayError),
+    /// So many devices are not what they should be that the rest cannot serve. Nothing was written.
+    #[error("{} devices are not the members that they were given as", .0.len())]
+    LeftOut(Vec<(u16, LeftOut)>),
+    /// No copy of the headers of these batches of the log can be read, and later ones are there: nobody knows which blocks
+    /// they had changed, so none may be served. Nothing was written.
+    #[error(
+        "{} batches of the redo log cannot be read on any member (the first is number {}), and which blocks they changed is \
+         not known", .0.iter().map(|hole| hole.end - hole.start).sum::<u64>(), .0.first().map_or(0, |hole| hole.start)
+    )]
+    LogDamaged(Vec<Range<u64>>),
+    /// Members failed while the array was made or its log replayed.
+    #[error("the array cannot be brought into service: {0}")]
+    Io(#[from] IoError),
+}
+
+/// Why a device did not return to its place. Nothing was written to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RejoinError {
+    /// The array has no such member, or keeps no sums.
+    #[error("the array has no member {0} that could rejoin")]
+    NoSuchMember(u16),
+    /// Its place is taken by a member that works.
+    #[error("member {0} is in service or being rebuilt")]
+    InUse(u16),
+    /// The device does not fit into the array.
+    #[error(transparent)]
+    Unfit(#[from] ArrayError),
+    /// Members return once the array is reshaped.
+    #[error("the array is being reshaped; a member returns after that")]
+    Reshaping,
+    /// It is not the device that left, or not as it left: only [`Array::replace`] takes it.
+    #[error("the device is not the one that left: {0}")]
+    NotTheOne(LeftOut),
 }

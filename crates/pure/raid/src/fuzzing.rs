@@ -1,9 +1,9 @@
 //! What the fuzz targets assert of single structures on a member, whatever their bytes are. Built for them alone.
 
 use crate::bounds::BLOCK_BYTES;
-use crate::redo::anchor::Anchor;
-use crate::redo::batch::{self, HEADER_BYTES, Kind};
-use crate::sums::pages;
+use crate::on_disk::anchor::Anchor;
+use crate::on_disk::batch::{HEADER_BYTES, Kind};
+use crate::on_disk::{batch, page};
 use block::View;
 
 /// An anchor is the same when it is written again.
@@ -15,9 +15,9 @@ pub fn anchor(blocks: &[u8]) {
 /// A page of checksums is the same when it is written again.
 pub fn page(block: &[u8]) {
     let Some(id) = block.get(16..32).and_then(|id| id.try_into().ok()) else { return };
-    let Some((place, found)) = pages::parse_any(block, id) else { return };
-    let again = pages::emit(id, place, found.stamp, found.entries());
-    let (of, again) = pages::parse_any(&again, id).expect("what is written is whole");
+    let Some((place, found)) = page::parse_any(block, id) else { return };
+    let again = page::emit(id, place, found.stamp, found.entries());
+    let (of, again) = page::parse_any(&again, id).expect("what is written is whole");
     assert!(of == place && again.stamp == found.stamp && again.has(found.entries()));
 }
 

@@ -74,6 +74,9 @@ pub struct Span {
     pub at: u64,
 }
 
+/// Bytes of each member that are worked on at a time.
+const STEP_BYTES: u64 = 512 << 10;
+
 /// The shape of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -285,6 +288,18 @@ impl Layout {
         })
     }
 
+    /// Cuts a range of stripes into what is worked on at a time.
+    pub(crate) fn steps(&self, stripes: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
+        let chunk_bytes = self.chunk_blocks * u64::from(BLOCK_BYTES);
+        let step = (STEP_BYTES / chunk_bytes).max(1);
+        let mut at = stripes.start;
+        std::iter::from_fn(move || {
+            let here = at..stripes.end.min(at.saturating_add(step));
+            at = here.end;
+            (!here.is_empty()).then_some(here)
+        })
+    }
+
     /// P of stripe 0 lies on the last member and moves one to the front with every stripe.
     fn first_parity(&self, stripe: u64) -> u16 {
         let turn = u16::try_from(stripe % u64::from(self.members)).expect("a remainder is below the divisor");
@@ -296,7 +311,7 @@ impl Rows {
     /// The rows from `start` to before `end`.
     #[must_use]
     pub fn new(start: u64, end: u64) -> Self {
-        debug_assert!(start <= end, "rows are counted upwards");
+        assert!(start <= end, "rows are counted upwards");
         Self { start, end }
     }
 
@@ -315,7 +330,7 @@ impl Rows {
 
     /// The bytes of `part` in a buffer that holds these rows.
     pub(crate) fn bytes_of(self, part: Self) -> Range<usize> {
-        debug_assert!(self.contains(part), "only rows that are there have bytes");
+        assert!(self.contains(part), "only rows that are there have bytes");
         bytes(part.start - self.start)..bytes(part.end - self.start)
     }
 }

@@ -1,58 +1,48 @@
 //! Arrays: several member devices that are one [`BlockDevice`](block::BlockDevice), and survive the loss of some.
 //!
-//! [`Array`] serves and repairs; [`Layout`] says where every block lies; [`plan`] chooses the cheapest way
-//! to write part of a stripe. What a member's failure means is decided in `failure`, and nowhere else.
+//! From the bottom up: `geometry` and [`plan`] are arithmetic; `on_disk` is the bytes of a protected array; `members` are the
+//! devices, `locks` the rows of stripes; `checksums` and `redo` make an array *protected*; `stripes` reads and plans with
+//! redundancy. On these stand the three ways to serve commands, `plain`, `protected` and `reshaping`, behind one `path`, and
+//! beside the commands `maintenance` and `recovery`. [`Array`] is the face of all. Each knows only those before it.
+//!
 //! docs/raid.md draws the layouts and says what a crash can leave.
 
 mod array;
-mod background;
-mod best;
 mod bounds;
-mod commit;
+mod checksums;
 mod error;
-mod failure;
 mod finding;
-mod flush;
-mod fresh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 pub mod geometry;
-mod grow;
-mod insist;
 mod level;
-mod logged;
-mod member;
+mod locks;
+mod maintenance;
+mod members;
+mod on_disk;
 mod open;
+mod path;
+mod plain;
 pub mod plan;
-mod proof;
-mod protect;
-mod read;
-mod rebuild;
-mod recover;
+mod protected;
+mod recovery;
 mod redo;
-mod rejoin;
-mod reshape;
-mod restore;
+mod reshaping;
 pub mod sabotage;
-mod scrub;
+mod shape;
 mod status;
-mod sums;
-mod verify;
-mod wire;
-mod write;
+mod stripes;
 
 pub use array::Array;
 pub use bounds::{BLOCK_BYTES, CHUNK_BYTES, CHUNK_BYTES_DEFAULT, MEMBERS_MAX};
-pub use error::{ArrayError, FailError, GrowError, RebuildError, ReplaceError};
-pub use failure::FailureLog;
+pub use error::{
+    ArrayError, FailError, GrowError, LeftOut, OpenError, Opened, RebuildError, RejoinError, ReplaceError,
+};
 pub use finding::{Finding, FindingKind, Outcome};
 pub use geometry::{Layout, capacity};
 pub use level::{Level, UnknownLevel};
-pub use member::MemberState;
-pub use open::{LeftOut, OpenError, Opened, RejoinError};
-pub use protect::{Options, Shape};
-pub use rebuild::{RebuildOwner, Rebuilt};
-pub use scrub::{Repair, Scrubbed};
-pub use status::{Counters, MemberStatus, PlanCount, ProtectionStatus, Status};
-pub use sums::area::{Area, ring_blocks};
-pub use verify::{Progress, Verified};
+pub use maintenance::{RebuildOwner, Rebuilt, Repair, Scrubbed};
+pub use members::{FailureLog, MemberState, MemberStatus};
+pub use on_disk::area::{Area, ring_blocks};
+pub use shape::{Options, Shape};
+pub use status::{Counters, PlanCount, Progress, ProtectionStatus, Status, Verified};

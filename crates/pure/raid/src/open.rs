@@ -1,113 +1,32 @@
-//! A protected array's beginning, opening and end; and a member's return.
+//! A protected array's beginning, opening and end.
 
-use crate::array::{Array, Core, admit};
-use crate::background::Background;
-use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
-use crate::error::ArrayError;
-use crate::failure::{FailureLog, Failures};
+use crate::array::Array;
+use crate::bounds::MEMBERS_MAX;
+use crate::checksums::Pages;
+use crate::error::{ArrayError, LeftOut, OpenError, Opened};
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{Layout, MemberSet};
-use crate::member::{Member, MemberState};
-use crate::protect::{Options, Protected, Shape};
-use crate::redo::anchor::{Anchor, WRITTEN_BLOCKS};
+use crate::locks::Locks;
+use crate::members::{FailureLog, Member, Members, Missed, Services, admit};
+use crate::on_disk::anchor::Anchor;
+use crate::on_disk::page;
+use crate::on_disk::page::PageId;
+use crate::on_disk::regions::Regions;
+use crate::on_disk::segments::Segments;
+use crate::path::{Path, on_path};
+use crate::protected::{self, Commands, Protected};
+use crate::recovery::Recovery;
+use crate::redo::LogState;
+use crate::redo::anchors::anchors_of;
 use crate::redo::ring::Head;
+use crate::reshaping::Reshaping;
 use crate::sabotage::{self, Bug};
-use crate::scrub::{Repair, Scrubbed};
-use crate::status::Tally;
-use crate::sums::area::Area;
-use crate::sums::cache::PageId;
-use crate::sums::ground::Ground;
-use crate::sums::pages;
-use crate::sums::regions::Regions;
-use crate::verify::Progress;
-use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Rope, Stable, View, Written};
+use crate::shape::{Options, Shape};
+use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Stable};
 use futures_util::future::join_all;
-use shard::RangeLocks;
-use std::cell::Cell;
+use shard::{Detached, Signal};
 use std::cmp::Reverse;
-use std::ops::Range;
 use std::rc::Rc;
-
-/// What opening a protected array has done.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
-    /// Members whose devices were given and not used, for they are not what they should be. Nothing was
-    /// written to them; the array serves without.
-    pub left_out: Vec<(u16, LeftOut)>,
-    /// Batches of the log that were replayed.
-    pub batches: u64,
-    /// Blocks that were written again from the log.
-    pub images: u64,
-    /// Blocks whose copies were compared to find out whether their last write had happened.
-    pub judged: u64,
-    /// Batches of the log that cannot be read, by their numbers, which the owner has accepted to lose
-    /// ([`Options::accept_log_loss`]): what they had changed may be older than what was acknowledged.
-    pub holes: Vec<Range<u64>>,
-    /// The last place was not taken: its device had not joined when the array was used last. [`Array::add_member`]
-    /// takes it.
-    pub not_joined: bool,
-}
-
-/// Why a device is not the member that it was given as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LeftOut {
-    /// There is nothing of a protected array on it.
-    #[error("it bears no array")]
-    Blank,
-    /// It belongs to another array, or to one of another shape.
-    #[error("it belongs to another array")]
-    OtherArray,
-    /// It is another member of this array.
-    #[error("it is member {0} of the array")]
-    OtherMember(u16),
-    /// The array went on without it.
-    #[error("it is older than the others")]
-    Stale,
-    /// Its beginning cannot be read.
-    #[error("it cannot be read: {0}")]
-    Unreadable(IoError),
-}
-
-/// Why a protected array was not made or opened.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OpenError {
-    /// There can be no such array, or too much of it is missing.
-    #[error(transparent)]
-    Unfit(#[from] ArrayError),
-    /// So many devices are not what they should be that the rest cannot serve. Nothing was written.
-    #[error("{} devices are not the members that they were given as", .0.len())]
-    LeftOut(Vec<(u16, LeftOut)>),
-    /// No copy of the headers of these batches of the log can be read, and later ones are there: nobody knows which blocks
-    /// they had changed, so none may be served. Nothing was written.
-    #[error(
-        "{} batches of the redo log cannot be read on any member (the first is number {}), and which blocks they changed is \
-         not known", .0.iter().map(|hole| hole.end - hole.start).sum::<u64>(), .0.first().map_or(0, |hole| hole.start)
-    )]
-    LogDamaged(Vec<Range<u64>>),
-    /// Members failed while the array was made or its log replayed.
-    #[error("the array cannot be brought into service: {0}")]
-    Io(#[from] IoError),
-}
-
-/// Why a device did not return to its place. Nothing was written to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RejoinError {
-    /// The array has no such member, or keeps no sums.
-    #[error("the array has no member {0} that could rejoin")]
-    NoSuchMember(u16),
-    /// Its place is taken by a member that works.
-    #[error("member {0} is in service or being rebuilt")]
-    InUse(u16),
-    /// The device does not fit into the array.
-    #[error(transparent)]
-    Unfit(#[from] ArrayError),
-    /// Members return once the array is reshaped.
-    #[error("the array is being reshaped; a member returns after that")]
-    Reshaping,
-    /// It is not the device that left, or not as it left: only [`Array::replace`] takes it.
-    #[error("the device is not the one that left: {0}")]
-    NotTheOne(LeftOut),
-}
 
 impl<D: BlockDevice + 'static> Array<D> {
     /// The members are a new protected array, all of which is unwritten: it reads as zeros.
@@ -140,14 +59,14 @@ impl<D: BlockDevice + 'static> Array<D> {
             return Err(ArrayError::MemberCount { expected: shape.layout()?.members(), members: members.len() }.into());
         }
         let array = Self::build(shape, members.into_iter().map(Some).collect(), log, options, anchor)?;
-        let core = array.core();
-        let wipe = |member| core.wipe(member);
-        for wiped in join_all((0..core.width()).map(wipe)).await {
+        let path = array.path();
+        let Protected { members, log, .. } = &**path.protected().expect("it was just built so");
+        let wipe = |member| log.wipe(member);
+        for wiped in join_all((0..members.width()).map(wipe)).await {
             wiped?;
         }
-        let protected = core.protected.as_ref().expect("it was just built so");
-        core.write_anchor(protected, 1, Head { number: 1, at: 0 }).await?;
-        if core.not_in_service().is_empty() {
+        log.write_anchor(1, Head { number: 1, at: 0 }).await?;
+        if members.not_in_service().is_empty() {
             return Ok(array);
         }
         Err(OpenError::Io(IoError::new(IoErrorKind::Gone, Extent::default())))
@@ -190,26 +109,18 @@ impl<D: BlockDevice + 'static> Array<D> {
             looked.truncate(shape.members);
             opened.not_joined = true;
         }
+        let segments = newest.as_ref().map(|newest| segments_of(&shape, newest)).transpose()?;
+        let known = newest.as_ref().zip(segments.as_ref());
         let mut taken = Vec::new();
         let mut behind = MemberSet::NONE;
-        let ground = newest.as_ref().map(|newest| ground_of(&shape, newest)).transpose()?;
         for ((member, device), looked) in (0..).zip(members).zip(looked) {
-            let mut judged = looked.map(|looked| looked.and_then(|anchor| judge(&anchor, newest.as_ref())));
-            if let (Some(Ok(false)), Some(newest), Some(ground), Some(device)) = (&judged, &newest, &ground, &device)
-                && is_without(device, member, newest, ground).await
-            {
-                judged = Some(Err(LeftOut::Stale));
-            }
-            if let (Some(Err(LeftOut::Blank)), Some(newest), Some(ground), Some(device)) =
-                (&judged, &newest, &ground, &device)
-                && is_counted(device, member, newest, ground).await
-            {
+            let judged = judge_device(member, device.as_ref(), looked, known).await;
+            if judged == Some(Ok(Standing::Mended)) {
                 mended = mended.with(member);
-                judged = Some(Ok(false));
             }
             match judged {
-                Some(Ok(false)) => behind = behind.with(member),
-                Some(Ok(true)) | None => {}
+                Some(Ok(Standing::Behind | Standing::Mended)) => behind = behind.with(member),
+                Some(Ok(Standing::Newest)) | None => {}
                 Some(Err(reason)) => opened.left_out.push((member, reason)),
             }
             taken.push(device.filter(|_| matches!(judged, Some(Ok(_)))));
@@ -223,11 +134,15 @@ impl<D: BlockDevice + 'static> Array<D> {
             }
             return Err(OpenError::LeftOut(opened.left_out));
         };
+        let accept_log_loss = options.accept_log_loss;
         let array = Self::build(&shape, taken, log, options, newest)?;
-        let core = array.core();
-        core.replay(behind, &mut opened).await?;
-        core.tell_of_anchors(mended, &opened);
-        core.end_begun_stripe().await?;
+        let path = array.path();
+        let protected = path.protected().expect("it was just built so");
+        Recovery::new(&path, accept_log_loss).replay(behind, &mut opened).await?;
+        tell_of_anchors(&protected.checksums.pages, mended, &opened);
+        if let Some(reshaping) = path.reshaping() {
+            reshaping.end_begun_stripe().await?;
+        }
         Ok((array, opened))
     }
 
@@ -239,45 +154,41 @@ impl<D: BlockDevice + 'static> Array<D> {
         anchor: Anchor,
     ) -> Result<Self, ArrayError> {
         let area = shape.area()?;
-        let ground = Rc::new(ground_of(shape, &anchor)?);
-        let layout = |members| Layout::new(shape.level, members, shape.chunk_bytes, ground.data_blocks());
+        let segments = Rc::new(segments_of(shape, &anchor)?);
+        let layout = |members| Layout::new(shape.level, members, shape.chunk_bytes, segments.data_blocks());
         for (member, device) in (0..).zip(&members) {
-            device.as_ref().map_or(Ok(()), |device| admit(ground.member_blocks(), member, &device.geometry()))?;
+            device.as_ref().map_or(Ok(()), |device| admit(segments.member_blocks(), member, &device.geometry()))?;
         }
         let old = anchor.reshape.map(|reshape| layout(usize::from(reshape.from))).transpose()?;
-        let core = Core {
-            layout: layout(shape.members)?,
-            width: Rc::new(Cell::new(u16::try_from(members.len()).expect("the layout judges their number"))),
-            members: members.into_iter().map(|device| Rc::new(Member::new(device, ground.clone()))).collect(),
-            moving: None,
-            log,
-            locks: RangeLocks::new(),
-            background: Rc::<Background>::default(),
-            failures: Rc::<Failures>::default(),
-            tally: Rc::<Tally>::default(),
-            suspect: Rc::default(),
-            turn: Cell::default(),
-            protected: Some(Rc::new(Protected::new(shape, area, ground, anchor, options))),
-        };
+        let places = members.into_iter().map(|device| Rc::new(Member::new(device, segments.clone()))).collect();
+        let (background, changed) = (Rc::<Detached>::default(), Rc::<Signal>::default());
+        let new = layout(shape.members)?;
+        let missed = Rc::new(Missed::new(segments.clone(), anchor.missed.clone()));
+        let pages = Rc::new(Pages::new(shape, segments, &anchor, &options));
+        let log_state = Rc::new(LogState::new(shape, area, missed.clone(), anchor, changed.clone()));
+        let commands = Rc::new(Commands::new(&options));
+        let services =
+            Services { log, missed: Some(missed), pause: options.pause, background: background.clone(), changed };
+        let members = Members::new(new, places, services);
+        let locks = Locks::new(new.chunk_blocks(), background.clone());
+        let tally = Rc::default();
+        let shared = protected::Shared { pages, log: log_state, locks, background, tally, commands };
+        let array = Protected::new(members, shared);
         Ok(Self::of(match old {
-            None => core,
-            Some(old) => core.moved_from(old),
+            None => Path::Protected(Rc::new(array)),
+            Some(old) => Path::Reshaping(Rc::new(Reshaping::new(array, old))),
         }))
-    }
-
-    /// True for an array with sums and a log.
-    #[must_use]
-    pub fn is_protected(&self) -> bool {
-        self.core().protected.is_some()
     }
 
     /// What was written so far is in place, and the log begins behind it: opening would replay nothing of it.
     ///
     /// *Durability*: all that had ended before. *Errors*: `Gone` when the array has stopped.
     pub async fn checkpoint(&self) -> Result<Stable, IoError> {
-        let core = self.core();
-        let stable = core.flush(Written::attest()).await?;
-        core.checkpoint().await?;
+        let path = self.path();
+        let stable = on_path!(&path, array => array.flush())?;
+        if let Some(array) = path.protected() {
+            array.log.checkpoint().await?;
+        }
         Ok(stable)
     }
 
@@ -286,89 +197,10 @@ impl<D: BlockDevice + 'static> Array<D> {
         self.checkpoint().await
     }
 
-    /// `stripes` hold what was written, on every member and in parity, or it is said what does not.
-    ///
-    /// With [`Repair::Heal`], what can be put right is. The host is served meanwhile. `pace` is called after
-    /// every few stripes. *Errors*: `Unsupported` for an array without sums.
-    pub async fn scrub(
-        &self,
-        stripes: Range<u64>,
-        repair: Repair,
-        pace: impl AsyncFnMut(Progress),
-    ) -> Result<Scrubbed, IoError> {
-        self.scrub_steps(stripes, repair, pace).await
-    }
-
-    /// The stripes that members which are not in service have missed, in ascending order.
+    /// True for an array with sums and a log.
     #[must_use]
-    pub fn missed(&self) -> Vec<Range<u64>> {
-        let core = self.core();
-        core.protected.as_ref().map(|protected| protected.missed_stripes(&core.layout)).unwrap_or_default()
-    }
-
-    /// `device`, which is `member` come back as it left, is in its place; the result are the stripes that it
-    /// has missed, for [`Array::rebuild`]. What it has not missed is read from it already.
-    ///
-    /// *Errors*: see [`RejoinError`].
-    pub async fn rejoin(&self, member: u16, device: D) -> Result<Vec<Range<u64>>, RejoinError> {
-        let core = self.core();
-        let (Some(protected), Some(place)) = (&core.protected, core.members.get(usize::from(member))) else {
-            return Err(RejoinError::NoSuchMember(member));
-        };
-        if core.is_reshaping() {
-            return Err(RejoinError::Reshaping);
-        }
-        admit(core.member_blocks(), member, &device.geometry())?;
-        let found = newest_on(&device).await.map_err(RejoinError::NotTheOne)?;
-        let own = protected.anchor.borrow().clone();
-        match found {
-            found if found.id != own.id => return Err(RejoinError::NotTheOne(LeftOut::OtherArray)),
-            found if (found.shape, found.sizes) != (own.shape, own.sizes) => {
-                return Err(RejoinError::NotTheOne(LeftOut::Stale));
-            }
-            found if found.member != member => {
-                return Err(RejoinError::NotTheOne(LeftOut::OtherMember(found.member)));
-            }
-            found => {
-                let (epoch, number) = own.given[usize::from(member)];
-                // The last anchor may have come or not come when it left.
-                let is_as_it_left = found.epoch <= epoch && found.number.abs_diff(number) <= 1;
-                if !is_as_it_left && !sabotage::is(Bug::StaleMember) {
-                    return Err(RejoinError::NotTheOne(LeftOut::Stale));
-                }
-            }
-        }
-        match place.state() {
-            MemberState::InService | MemberState::Rebuilding { .. } => return Err(RejoinError::InUse(member)),
-            MemberState::Failed | MemberState::Missing => {}
-        }
-        let missed = protected.missed_stripes(&core.layout);
-        place.rejoin(device, &missed);
-        Ok(missed)
-    }
-}
-
-impl<D: BlockDevice + 'static> Core<D> {
-    /// Tells whose anchors were damaged, and are written again.
-    fn tell_of_anchors(&self, mended: MemberSet, opened: &Opened) {
-        let Some(protected) = &self.protected else { return };
-        let is_in = |member: &u16| opened.left_out.iter().all(|(left_out, _)| left_out != member);
-        for member in mended.iter().filter(is_in) {
-            let (extent, kind) = (Extent::new(0, 1), FindingKind::Anchor);
-            protected.report(Finding { member, extent, kind, outcome: Outcome::Healed });
-        }
-    }
-
-    /// Nothing on the member looks like an anchor or a batch.
-    pub(crate) async fn wipe(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
-        let place = self.member(member);
-        let protected = self.protected.as_ref().expect("only protected arrays are formatted");
-        let zeros = View::zeroed(WRITTEN_BLOCKS as usize * BLOCK_BYTES as usize);
-        for slot in [0, 1] {
-            let _ = place.write_beside_data(Area::anchor(slot), zeros.clone()).await?;
-        }
-        let _ = place.write_beside_data(protected.area.ring.start, zeros.slice(..BLOCK_BYTES as usize)).await?;
-        place.flush().await.map(drop)
+    pub fn is_protected(&self) -> bool {
+        self.path().protected().is_some()
     }
 }
 
@@ -415,20 +247,20 @@ fn disbelieve(found: &mut [Option<Result<Vec<Anchor>, LeftOut>>]) -> MemberSet {
 
 /// True for a member without an anchor that can be read, of which the others say that it counts, and that has the page that
 /// they say it was given: its anchors have decayed, and nothing else.
-async fn is_counted<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> bool {
+async fn is_counted<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
     let (_, stamp) = newest.marks[usize::from(member)];
     let counts = !newest.absent.contains(member) && newest.given[usize::from(member)] == newest.age();
-    counts && stamp > 0 && marked_page(device, member, newest, ground).await.is_some_and(|found| found >= stamp)
+    counts && stamp > 0 && marked_page(device, member, newest, segments).await.is_some_and(|found| found >= stamp)
 }
 
 /// The stamp of the page that the newest anchor says a member was given last, if it is there.
-async fn marked_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> Option<u64> {
+async fn marked_page<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> Option<u64> {
     let (page, copy, id) = marked(member, newest);
-    if page >= ground.pages() {
+    if page >= segments.pages() {
         return None;
     }
-    let rope = device.read(Extent { start: ground.homes(page)[copy], len: Blocks(1) }).await.ok()?;
-    pages::parse(&rope.into_view(), newest.id, id).map(|found| found.stamp())
+    let rope = device.read(Extent { start: segments.homes(page)[copy], len: Blocks(1) }).await.ok()?;
+    page::parse(&rope.into_view(), newest.id, id).map(|found| found.stamp())
 }
 
 /// Which page a member was given last: its number, which of its copies, and whose.
@@ -451,65 +283,76 @@ fn is_shape(anchor: &Anchor, shape: &Shape) -> bool {
 }
 
 /// Where everything lies on members of an array that says this of itself.
-fn ground_of(shape: &Shape, anchor: &Anchor) -> Result<Ground, ArrayError> {
-    let ground = Ground::new(&shape.area()?, shape.member_blocks);
+fn segments_of(shape: &Shape, anchor: &Anchor) -> Result<Segments, ArrayError> {
+    let segments = Segments::new(&shape.area()?, shape.member_blocks);
     for size in anchor.sizes.into_iter().filter(|&size| size != 0).map(Blocks) {
-        ground.add(ground.next(size, shape.layout()?.chunk_blocks())?, size);
+        segments.add(segments.next(size, shape.layout()?.chunk_blocks())?, size);
     }
-    Ok(ground)
+    Ok(segments)
 }
 
 /// True when a member that is one anchor behind does not have what it had been given before the newest one: its last
 /// writes were not interrupted, they are gone.
-async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, ground: &Ground) -> bool {
+async fn is_without<D: BlockDevice>(device: &D, member: u16, newest: &Anchor, segments: &Segments) -> bool {
     let (_, stamp) = newest.marks[usize::from(member)];
     let (page, copy, id) = marked(member, newest);
-    if stamp == 0 || page >= ground.pages() || sabotage::is(Bug::BehindBelieved) {
+    if stamp == 0 || page >= segments.pages() || sabotage::is(Bug::BehindBelieved) {
         return false;
     }
-    match device.read(Extent { start: ground.homes(page)[copy], len: Blocks(1) }).await {
+    match device.read(Extent { start: segments.homes(page)[copy], len: Blocks(1) }).await {
         Ok(rope) => {
             let block = rope.into_view();
             // What is a page no more has decayed; what never was one was written after this.
-            let is_older = |found: pages::Found| found.stamp() < stamp;
-            pages::parse(&block, newest.id, id).map_or_else(|| !pages::is_meant(&block), is_older)
+            let is_older = |found: page::Found| found.stamp() < stamp;
+            page::parse(&block, newest.id, id).map_or_else(|| !page::is_meant(&block), is_older)
         }
         Err(_) => false,
     }
 }
 
-/// True for the newest anchor, false for the one before.
-fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<bool, LeftOut> {
+/// How a device stands to the newest anchor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It has it.
+    Newest,
+    /// It has the one before.
+    Behind,
+    /// It has none that can be read, and is a member all the same: its anchors are written again.
+    Mended,
+}
+
+/// Whether the array takes this device; none where there is no device.
+async fn judge_device<D: BlockDevice>(
+    member: u16,
+    device: Option<&D>,
+    looked: Option<Result<Anchor, LeftOut>>,
+    known: Option<(&Anchor, &Segments)>,
+) -> Option<Result<Standing, LeftOut>> {
+    let judged = looked?.and_then(|anchor| judge(&anchor, known.map(|(newest, _)| newest)));
+    let (Some((newest, segments)), Some(device)) = (known, device) else { return Some(judged) };
+    Some(match judged {
+        Ok(Standing::Behind) if is_without(device, member, newest, segments).await => Err(LeftOut::Stale),
+        Err(LeftOut::Blank) if is_counted(device, member, newest, segments).await => Ok(Standing::Mended),
+        judged => judged,
+    })
+}
+
+/// Whether the anchor is the newest one, or the one before.
+fn judge(anchor: &Anchor, newest: Option<&Anchor>) -> Result<Standing, LeftOut> {
     let Some(newest) = newest else { return Err(LeftOut::Blank) };
     // Every member that counts is given every anchor, and the next is not begun before it has it.
     let is_behind = anchor.number + 1 < newest.number || newest.absent.contains(anchor.member);
     if is_behind && !sabotage::is(Bug::StaleMember) {
         return Err(LeftOut::Stale);
     }
-    Ok(anchor.age() == newest.age())
+    Ok(if anchor.age() == newest.age() { Standing::Newest } else { Standing::Behind })
 }
 
-async fn newest_on<D: BlockDevice>(device: &D) -> Result<Anchor, LeftOut> {
-    newest_of(async |extent| device.read(extent).await).await
-}
-
-/// The newest anchor in what `read` gives of a member.
-pub(crate) async fn newest_of(read: impl AsyncFn(Extent) -> Result<Rope, IoError>) -> Result<Anchor, LeftOut> {
-    anchors_of(read).await.map(|mut anchors| anchors.swap_remove(0))
-}
-
-/// The anchors in what `read` gives of a member, one or both, the newest first.
-async fn anchors_of(read: impl AsyncFn(Extent) -> Result<Rope, IoError>) -> Result<Vec<Anchor>, LeftOut> {
-    let slot = async |slot| {
-        let extent = Extent { start: Area::anchor(slot), len: Blocks(WRITTEN_BLOCKS) };
-        read(extent).await.map(|rope| Anchor::parse(&rope.into_view()))
-    };
-    match (slot(0).await, slot(1).await) {
-        (Err(error), Err(_)) => Err(LeftOut::Unreadable(error)),
-        (a, b) => {
-            let mut found: Vec<Anchor> = [a.ok().flatten(), b.ok().flatten()].into_iter().flatten().collect();
-            found.sort_by_key(|anchor| Reverse(anchor.age()));
-            if found.is_empty() { Err(LeftOut::Blank) } else { Ok(found) }
-        }
+/// Tells whose anchors were damaged, and are written again.
+fn tell_of_anchors(pages: &Pages, mended: MemberSet, opened: &Opened) {
+    let is_in = |member: &u16| opened.left_out.iter().all(|(left_out, _)| left_out != member);
+    for member in mended.iter().filter(is_in) {
+        let (extent, kind) = (Extent::new(0, 1), FindingKind::Anchor);
+        pages.report(Finding { member, extent, kind, outcome: Outcome::Healed });
     }
 }

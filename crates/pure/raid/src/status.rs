@@ -1,11 +1,9 @@
 //! What an array says about itself.
 
-use crate::array::Core;
 use crate::level::Level;
-use crate::member::MemberState;
+use crate::members::MemberStatus;
 use crate::plan::{KINDS, Kind};
-use crate::verify::Progress;
-use block::{BlockDevice, IoError};
+use block::IoError;
 use std::cell::Cell;
 
 /// A snapshot of an array.
@@ -29,6 +27,30 @@ pub struct Status {
     pub reshape: Option<Progress>,
 }
 
+/// How far a walk over stripes has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Stripes that are done.
+    pub done: u64,
+    /// Stripes in all.
+    pub total: u64,
+    /// The stripe behind the last that is done.
+    pub front_stripe: u64,
+}
+
+/// What a walk over stripes has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Stripes that were compared.
+    pub stripes: u64,
+    /// Of these, stripes whose parity or mirrors disagreed with the data.
+    pub mismatches: u64,
+    /// Stripes that could not be compared because a member could not read them.
+    pub unreadable: u64,
+    /// Stripes that could not be compared because members are not in service.
+    pub skipped: u64,
+}
+
 /// A snapshot of the sums and the log of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProtectionStatus {
@@ -46,31 +68,6 @@ pub struct ProtectionStatus {
     pub pages_dirty: u64,
     /// Stripes written fresh, whose sums are not in the log yet.
     pub fresh_stripes: u64,
-}
-
-/// A snapshot of one member. Counts are member operations since the array was assembled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemberStatus {
-    /// Whether it takes part.
-    pub state: MemberState,
-    /// Reads that were begun.
-    pub reads: u64,
-    /// Writes that were begun.
-    pub writes: u64,
-    /// Flushes that were begun.
-    pub flushes: u64,
-    /// Discards that were begun.
-    pub discards: u64,
-    /// Writes beside the data that were begun: batches of the log, pages of sums, anchors.
-    pub log_writes: u64,
-    /// Operations that failed.
-    pub errors: u64,
-    /// Times that unreadable blocks were written back from redundancy.
-    pub heals: u64,
-    /// Operations under way.
-    pub in_flight: u32,
-    /// Blocks whose content could not be restored.
-    pub unreadable_blocks: u64,
 }
 
 /// What an array has done since it was assembled.
@@ -112,6 +109,10 @@ impl Counters {
 pub(crate) struct Tally(Cell<Counters>);
 
 impl Tally {
+    pub(crate) fn counters(&self) -> Counters {
+        self.0.get()
+    }
+
     pub(crate) fn add(&self, add: impl FnOnce(&mut Counters)) {
         let mut counters = self.0.get();
         add(&mut counters);
@@ -125,20 +126,5 @@ impl Tally {
             plan.reads += reads as u64;
             plan.writes += writes as u64;
         });
-    }
-}
-
-impl<D: BlockDevice + 'static> Core<D> {
-    pub(crate) fn status(&self) -> Status {
-        Status {
-            level: self.layout.level(),
-            chunk_blocks: self.layout.chunk_blocks(),
-            stripes: self.layout.stripes(),
-            reshape: self.reshape_progress(),
-            stopped: self.failures.stopped_by(),
-            members: self.members.iter().map(|member| member.status()).collect(),
-            counters: self.tally.0.get(),
-            protection: self.protected.as_ref().map(|protected| protected.status()),
-        }
     }
 }

@@ -1,4 +1,8 @@
 use super::*;
+use crate::error::ArrayError;
+use crate::geometry::set::MemberSet;
+use crate::geometry::{Layout, Place, Role, capacity};
+use crate::level::Level;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

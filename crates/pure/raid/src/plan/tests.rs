@@ -1,5 +1,6 @@
 use super::*;
-use crate::geometry::bands;
+use crate::geometry::{Role, bands};
+use crate::plan::{Parity, Plan, Sight, choose};
 use proptest::prelude::*;
 
 const CHUNK: u64 = 16;

@@ -1,17 +1,14 @@
 //! A checkpoint: what the log says is in the pages and in place, so that the log may forget it.
 
-use crate::array::Core;
 use crate::bounds::BLOCK_BYTES;
 use crate::geometry::{MemberSet, bytes};
-use crate::member::MemberState;
-use crate::protect::Protected;
-use crate::redo::anchor::{Anchor, mark_of};
+use crate::on_disk::anchor::{Anchor, WRITTEN_BLOCKS, mark_of};
+use crate::on_disk::area::{Area, PAGE_ENTRIES};
+use crate::on_disk::entry::Entry;
+use crate::on_disk::page::{PageId, emit};
+use crate::redo::RedoLog;
 use crate::redo::ring::Head;
 use crate::sabotage::{self, Bug};
-use crate::sums::Entry;
-use crate::sums::area::{Area, PAGE_ENTRIES};
-use crate::sums::cache::PageId;
-use crate::sums::pages::emit;
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
@@ -30,19 +27,17 @@ struct Leaving {
     block: View,
 }
 
-impl<D: BlockDevice + 'static> Core<D> {
+impl<D: BlockDevice + 'static> RedoLog<D> {
     /// A checkpoint runs, now or already.
     pub(crate) fn start_checkpoint(self: &Rc<Self>) {
-        let Some(protected) = self.protected.as_ref() else { return };
-        if protected.checkpointing.replace(true) {
+        if self.state.checkpointing.replace(true) {
             return;
         }
-        let core = self.clone();
+        let log = self.clone();
         self.background.start(async move {
-            let protected = core.protected.as_ref().expect("it was protected when this began");
             // A checkpoint fails only where the array has stopped, which every command is told.
-            let _ = core.run_checkpoint(protected).await;
-            protected.end_checkpoint();
+            let _ = log.run_checkpoint().await;
+            log.state.end_checkpoint();
         });
     }
 
@@ -53,120 +48,94 @@ impl<D: BlockDevice + 'static> Core<D> {
 
     /// The same; and the anchor counts the members of `admitted`, of whose pages none is missing but those that are dirty.
     pub(crate) async fn checkpoint_with(self: &Rc<Self>, admitted: MemberSet) -> Result<(), IoError> {
-        let core = self.clone();
+        let log = self.clone();
         let work = async move {
-            let Some(protected) = core.protected.as_ref() else { return Ok(()) };
-            core.begin_checkpoint(protected).await;
-            protected.admitted.set(protected.admitted.get() | admitted);
-            let done = core.run_checkpoint(protected).await;
-            protected.end_checkpoint();
+            log.begin_checkpoint().await;
+            log.state.admitted.set(log.state.admitted.get() | admitted);
+            let done = log.run_checkpoint().await;
+            log.state.end_checkpoint();
             done
         };
         self.background.finish(work).await
     }
 
-    /// No other checkpoint runs until [`Protected::end_checkpoint`].
-    pub(crate) async fn begin_checkpoint(&self, protected: &Protected) {
-        self.end_of_checkpoint(protected).await;
-        protected.checkpointing.set(true);
+    /// No other checkpoint runs until [`LogState::end_checkpoint`].
+    pub(crate) async fn begin_checkpoint(&self) {
+        self.end_of_checkpoint().await;
+        assert!(!self.state.checkpointing.replace(true), "one checkpoint runs at a time");
     }
 
     /// The checkpoint that runs has ended, if one does.
-    pub(crate) async fn end_of_checkpoint(&self, protected: &Protected) {
+    pub(crate) async fn end_of_checkpoint(&self) {
         let free = self.background.until(|cx| {
-            if !protected.checkpointing.get() {
+            if !self.state.checkpointing.get() {
                 return Poll::Ready(());
             }
-            protected.ring.watch(cx);
+            self.state.ring.watch(cx);
             Poll::Pending
         });
         free.await;
     }
 
-    pub(crate) async fn run_checkpoint(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
-        let head = protected.ring.head();
-        protected.begin_window();
+    pub(crate) async fn run_checkpoint(self: &Rc<Self>) -> Result<(), IoError> {
+        let head = self.state.ring.head();
+        self.state.missed.begin_window();
         let settled = self.background.until(|cx| {
-            if self.serving(Extent::default()).is_err()
-                || protected.ring.is_settled(head.number)
+            if self.members.serving(Extent::default()).is_err()
+                || self.state.ring.is_settled(head.number)
                 || sabotage::is(Bug::TailBeforeInPlace)
             {
                 return Poll::Ready(());
             }
-            protected.ring.watch(cx);
+            self.state.ring.watch(cx);
             Poll::Pending
         });
         settled.await;
-        self.serving(Extent::default())?;
+        self.members.serving(Extent::default())?;
         if sabotage::is(Bug::AnchorBeforePages) {
-            self.write_anchor(protected, protected.ring.epoch(), head).await?;
-            return self.write_pages(protected).await;
+            self.write_anchor(self.state.ring.epoch(), head).await?;
+            return self.write_pages().await;
         }
-        self.write_pages(protected).await?;
+        self.write_pages().await?;
         if !sabotage::is(Bug::TailBeforeFlush) {
             // What was written in place is durable with the pages, or now.
-            self.flush_those(self.in_use(protected)).await?;
+            self.members.flush_those(self.members.in_use()).await?;
         }
-        self.write_anchor(protected, protected.ring.epoch(), head).await?;
-        protected.ring.free(head);
-        protected.end_window();
+        self.write_anchor(self.state.ring.epoch(), head).await?;
+        self.state.ring.free(head);
+        self.state.missed.end_window();
         Ok(())
-    }
-
-    /// The members that pages and the log are written to.
-    pub(crate) fn in_use(&self, protected: &Protected) -> MemberSet {
-        let takes = |member: &u16| match self.member(*member).state() {
-            MemberState::InService => true,
-            MemberState::Rebuilding { .. } => protected.joining.get().contains(*member),
-            MemberState::Failed | MemberState::Missing => false,
-        };
-        (0..).zip(&self.members).map(|(member, _)| member).filter(takes).collect()
-    }
-
-    /// What has ended on these members is durable, or they have failed and that is recorded.
-    pub(crate) async fn flush_those(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
-        self.flush_all(members.iter().filter(|&member| self.member(member).needs_flush()).collect()).await
-    }
-
-    /// As [`Core::flush_those`], also members that were not written since the array was opened.
-    pub(crate) async fn flush_all(self: &Rc<Self>, members: MemberSet) -> Result<(), IoError> {
-        let flush = |member| self.flush_member(member);
-        for flushed in join_all(members.iter().map(flush)).await {
-            // A failed flush costs the member; whether the array can do without is judged below.
-            drop(flushed);
-        }
-        self.failures_recorded(Extent::default()).await
     }
 
     /// Every page that was dirty is in both of its homes; before each, it is put down in the spare area, so that a
     /// page that is torn in its homes is whole there.
-    pub(crate) async fn write_pages(self: &Rc<Self>, protected: &Protected) -> Result<(), IoError> {
-        let (pages, regions) = self.pages_to_write(protected);
-        for round in pages.chunks(usize::try_from(protected.area.spare.len.0).unwrap_or(usize::MAX)) {
+    pub(crate) async fn write_pages(self: &Rc<Self>) -> Result<(), IoError> {
+        let (pages, regions) = self.pages_to_write();
+        for round in pages.chunks(usize::try_from(self.state.area.spare.len.0).unwrap_or(usize::MAX)) {
             // Only the round with the highest stamp can be torn.
-            protected.stamp.set(protected.stamp.get() + 1);
-            let round: Vec<Leaving> = round.iter().map(|&(id, _)| self.leave(protected, id)).collect();
+            self.checksums.pages.stamp.set(self.checksums.pages.stamp.get() + 1);
+            let round: Vec<Leaving> = round.iter().map(|&(id, _)| self.leave(id)).collect();
             let round = &round[..];
             if !sabotage::is(Bug::PagesNotSpared) {
-                self.put_down(protected, round).await?;
+                self.put_down(round).await?;
             }
             let mut refused: BTreeMap<PageId, u8> = BTreeMap::new();
             for copy in 0..3 {
-                for id in self.write_copies(protected, round, copy).await {
+                for id in self.write_copies(round, copy).await {
                     *refused.entry(id).or_default() += 1;
                 }
             }
             if refused.values().any(|&copies| copies == 2) {
                 // The log may not forget what no page remembers.
-                self.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
+                self.members.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
             }
             if !sabotage::is(Bug::TailBeforeFlush) {
-                self.flush_those(self.in_use(protected)).await?;
+                self.members.flush_those(self.members.in_use()).await?;
             }
         }
-        self.serving(Extent::default())?;
-        regions.into_iter().for_each(|region| protected.used.borrow_mut().add(region));
-        let mut cache = protected.cache.borrow_mut();
+        self.members.serving(Extent::default())?;
+        regions.into_iter().for_each(|region| self.checksums.pages.used.borrow_mut().add(region));
+        let mut cache = self.checksums.pages.cache.borrow_mut();
         for (id, changes) in pages {
             if let Some(changes) = changes {
                 cache.written(id, changes);
@@ -176,33 +145,33 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// The page as it is now, on its way to its homes.
-    fn leave(&self, protected: &Protected, id: PageId) -> Leaving {
+    fn leave(&self, id: PageId) -> Leaving {
         let unwritten = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
-        let settled = protected.cache.borrow().settled(id);
-        let block = emit(protected.id, id, protected.stamp.get(), settled.as_deref().unwrap_or(&unwritten));
+        let settled = self.checksums.pages.cache.borrow().settled(id);
+        let block = emit(self.state.id, id, self.checksums.pages.stamp.get(), settled.as_deref().unwrap_or(&unwritten));
         Leaving { id, block }
     }
 
     /// The pages are in the spare area of as many members as a batch would be.
-    async fn put_down(self: &Rc<Self>, protected: &Protected, pages: &[Leaving]) -> Result<(), IoError> {
-        self.write_lanes(protected.stamp.get(), protected.area.spare.start, &joined(pages)).await
+    async fn put_down(self: &Rc<Self>, pages: &[Leaving]) -> Result<(), IoError> {
+        self.write_lanes(self.checksums.pages.stamp.get(), self.state.area.spare.start, &joined(pages)).await
     }
 
     /// The dirty pages with how often each had changed, all pages of the regions that are used for the first time,
     /// and these regions.
-    fn pages_to_write(&self, protected: &Protected) -> (Vec<(PageId, Option<u64>)>, Vec<u64>) {
-        let cache = protected.cache.borrow();
+    fn pages_to_write(&self) -> (Vec<(PageId, Option<u64>)>, Vec<u64>) {
+        let cache = self.checksums.pages.cache.borrow();
         let dirty = cache.dirty_pages();
-        let per_region = protected.ground.region_pages();
+        let per_region = self.checksums.pages.segments.region_pages();
         let mut regions: Vec<u64> = dirty.iter().map(|(id, _)| id.page / per_region).collect();
         regions.sort_unstable();
         regions.dedup();
-        regions.retain(|&region| !protected.used.borrow().contains(region));
+        regions.retain(|&region| !self.checksums.pages.used.borrow().contains(region));
         let mut ids: BTreeMap<PageId, Option<u64>> = BTreeMap::new();
         for &region in &regions {
-            let pages = region * per_region..((region + 1) * per_region).min(protected.ground.pages());
+            let pages = region * per_region..((region + 1) * per_region).min(self.checksums.pages.segments.pages());
             for page in pages {
-                ids.extend((0..).zip(&self.members).map(|(member, _)| (PageId { member, page }, None)));
+                ids.extend((0..).zip(self.members.places()).map(|(member, _)| (PageId { member, page }, None)));
             }
         }
         ids.extend(dirty.into_iter().map(|(id, changes)| (id, Some(changes))));
@@ -210,33 +179,33 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// Writes one copy of each page; the result are those that a member refused and that it cannot be spared.
-    async fn write_copies(self: &Rc<Self>, protected: &Protected, pages: &[Leaving], copy: usize) -> Vec<PageId> {
-        let first = |leaving: &Leaving| protected.ground.homes(leaving.id.page)[0];
+    async fn write_copies(self: &Rc<Self>, pages: &[Leaving], copy: usize) -> Vec<PageId> {
+        let first = |leaving: &Leaving| self.checksums.pages.segments.homes(leaving.id.page)[0];
         let follows = |one: &Leaving, next: &Leaving| {
             one.id.member == next.id.member && one.id.page + 1 == next.id.page && first(one).0 + 1 == first(next).0
         };
         let runs = pages.chunk_by(follows).flat_map(|run| run.chunks(RUN_PAGES));
         let write = |run: &'_ [Leaving]| {
-            let home = self.written_home(protected, run[0].id, copy);
+            let home = self.checksums.written_home(run[0].id, copy);
             let ids: Vec<PageId> = run.iter().map(|page| page.id).collect();
             let joined = joined(run);
             async move {
-                let Some(home) = home.filter(|home| self.in_use(protected).contains(home.member)) else {
+                let Some(home) = home.filter(|home| self.members.in_use().contains(home.member)) else {
                     return Vec::new();
                 };
-                let place = self.member(home.member);
+                let place = self.members.place(home.member);
                 let tenure = place.tenure.get();
-                match self.write_beside_data(home.member, home.at, joined).await {
+                match self.members.write_beside_data(home.member, home.at, joined).await {
                     Ok(_) => {
                         if let (0 | 1, Some(last)) = (copy, ids.last()) {
-                            let mark = (mark_of(last.page, copy), protected.stamp.get());
-                            protected.marks.borrow_mut()[usize::from(home.member)] = mark;
+                            let mark = (mark_of(last.page, copy), self.checksums.pages.stamp.get());
+                            self.state.marks.borrow_mut()[usize::from(home.member)] = mark;
                         }
                         Vec::new()
                     }
-                    Err(error) if error.kind == IoErrorKind::Medium && !self.spares(home.member) => ids,
+                    Err(error) if error.kind == IoErrorKind::Medium && !self.members.spares(home.member) => ids,
                     Err(error) => {
-                        self.lose_in(home.member, tenure, error);
+                        self.members.lose_in(home.member, tenure, error);
                         Vec::new()
                     }
                 }
@@ -247,37 +216,38 @@ impl<D: BlockDevice + 'static> Core<D> {
     }
 
     /// The log begins at `head` from now on, in `epoch`; so say all members that count.
-    pub(crate) async fn write_anchor(
-        self: &Rc<Self>,
-        protected: &Protected,
-        epoch: u64,
-        head: Head,
-    ) -> Result<(), IoError> {
-        let anchor = self.next_anchor(protected, epoch, head);
-        protected.anchor.replace(anchor.clone());
-        self.put_anchor(&anchor, self.all_members() - anchor.absent).await
+    pub(crate) async fn write_anchor(self: &Rc<Self>, epoch: u64, head: Head) -> Result<(), IoError> {
+        let anchor = self.next_anchor(epoch, head);
+        {
+            let last = self.state.anchor.borrow();
+            assert!(last.age() < anchor.age(), "anchors are numbered upwards");
+            assert!(last.tail_number <= anchor.tail_number, "the log does not go back");
+            assert!(last.stamp <= anchor.stamp, "pages are stamped upwards");
+        }
+        self.state.anchor.replace(anchor.clone());
+        self.put_anchor(&anchor, self.members.all() - anchor.absent).await
     }
 
     /// What all members that count are told next.
-    pub(crate) fn next_anchor(&self, protected: &Protected, epoch: u64, head: Head) -> Anchor {
-        let mut members = self.in_use(protected) & self.all_members();
+    pub(crate) fn next_anchor(&self, epoch: u64, head: Head) -> Anchor {
+        let mut members = self.members.in_use() & self.members.all();
         if !sabotage::is(Bug::CountedBeforePages) {
-            members = members - (protected.joining.get() - protected.admitted.get());
+            members = members - (self.members.joining() - self.state.admitted.get());
         }
-        let mut anchor = protected.anchor.borrow().clone();
+        let mut anchor = self.state.anchor.borrow().clone();
         anchor.number += 1;
         (anchor.epoch, anchor.tail_number) = (epoch, head.number);
-        anchor.tail_block = head.at % protected.ring.blocks;
-        anchor.stamp = protected.stamp.get();
-        anchor.absent = self.all_members() - members;
-        anchor.shape[1] = u64::from(self.width());
+        anchor.tail_block = head.at % self.state.ring.blocks;
+        anchor.stamp = self.checksums.pages.stamp.get();
+        anchor.absent = self.members.all() - members;
+        anchor.shape[1] = u64::from(self.members.width());
         if !sabotage::is(Bug::GrowthNotInAnchor) {
-            anchor.sizes = protected.ground.sizes();
+            anchor.sizes = self.checksums.pages.segments.sizes();
         }
-        anchor.reshape = protected.reshape.get();
-        anchor.marks.clone_from(&protected.marks.borrow());
-        anchor.used.clone_from(&protected.used.borrow());
-        anchor.missed.clone_from(&protected.missed.borrow());
+        anchor.reshape = self.checksums.pages.position.get();
+        anchor.marks.clone_from(&self.state.marks.borrow());
+        anchor.used.clone_from(&self.checksums.pages.used.borrow());
+        anchor.missed.clone_from(&self.state.missed.regions.borrow());
         if anchor.absent.is_empty() {
             anchor.missed.clear();
         }
@@ -293,15 +263,26 @@ impl<D: BlockDevice + 'static> Core<D> {
             let block = Anchor { member, ..anchor.clone() }.emit();
             let at = Area::anchor(anchor.number % 2);
             async move {
-                let place = self.member(member);
+                let place = self.members.place(member);
                 let tenure = place.tenure.get();
-                if let Err(error) = self.write_beside_data(member, at, block).await {
-                    self.lose_in(member, tenure, error);
+                if let Err(error) = self.members.write_beside_data(member, at, block).await {
+                    self.members.lose_in(member, tenure, error);
                 }
             }
         };
         join_all(members.iter().map(write)).await;
-        self.flush_those(members).await
+        self.members.flush_those(members).await
+    }
+
+    /// Nothing on the member looks like an anchor or a batch.
+    pub(crate) async fn wipe(self: &Rc<Self>, member: u16) -> Result<(), IoError> {
+        let place = self.members.place(member);
+        let zeros = View::zeroed(WRITTEN_BLOCKS as usize * BLOCK_BYTES as usize);
+        for slot in [0, 1] {
+            let _ = place.write_beside_data(Area::anchor(slot), zeros.clone()).await?;
+        }
+        let _ = place.write_beside_data(self.state.area.ring.start, zeros.slice(..BLOCK_BYTES as usize)).await?;
+        place.flush().await.map(drop)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The ring in memory: the batch that gathers, those whose writes have not ended, and the room that is left.
 
-use crate::redo::batch::{self, HEADER_BYTES, Header, Records};
+use crate::on_disk::batch;
+use crate::on_disk::batch::{HEADER_BYTES, Header, Records};
 use block::{IoError, View};
 use shard::Signal;
 use std::cell::RefCell;
@@ -15,7 +16,7 @@ const BATCH_BLOCKS_MAX: u64 = 512;
 pub(crate) struct Ring {
     pub(crate) blocks: u64,
     state: RefCell<State>,
-    changed: Signal,
+    changed: Rc<Signal>,
 }
 
 /// Where the log goes on: the number of the next batch, and the ring as if it never ended.
@@ -84,7 +85,7 @@ impl Drop for Ticket {
 }
 
 impl Ring {
-    pub(crate) fn new(blocks: u64, epoch: u64, head: Head) -> Rc<Self> {
+    pub(crate) fn new(blocks: u64, epoch: u64, head: Head, changed: Rc<Signal>) -> Rc<Self> {
         let state = State {
             epoch,
             head,
@@ -96,7 +97,7 @@ impl Ring {
             first_open: head.number,
             crowded: false,
         };
-        Rc::new(Self { blocks, state: RefCell::new(state), changed: Signal::default() })
+        Rc::new(Self { blocks, state: RefCell::new(state), changed })
     }
 
     /// The log goes on here, in this epoch. Nothing is gathering, nothing is open.
@@ -170,6 +171,7 @@ impl Ring {
     pub(crate) fn seal(&self, id: [u8; 16], twice: bool) -> Option<Sealed> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
+        assert!(state.is_led, "only who leads seals the batch");
         let gathering = &mut state.gathering;
         let table_bytes = HEADER_BYTES + gathering.table.len();
         let table_blocks = batch::blocks_of(table_bytes, 0);
@@ -197,6 +199,8 @@ impl Ring {
         let spoken_of = std::mem::take(&mut gathering.blocks);
         (gathering.image_blocks, gathering.records, gathering.joined) = (0, 0, 0);
         state.head = Head { number: number + 1, at: at + blocks };
+        assert!(state.head.at - state.tail_at <= self.blocks, "a batch is not written over what is needed");
+        assert_eq!(state.first_open + state.open.len() as u64, state.head.number, "every open batch is counted");
         if std::mem::take(&mut state.crowded) {
             self.wake();
         }
@@ -214,6 +218,8 @@ impl Ring {
         {
             let mut state = self.state.borrow_mut();
             state.is_led = false;
+            assert_eq!(number + 1, state.head.number, "one batch is written at a time");
+            assert!(state.stable <= number, "a batch becomes stable once");
             if written.is_ok() {
                 state.stable = number + 1;
             }
@@ -224,6 +230,7 @@ impl Ring {
     fn leave(&self, number: u64) {
         let mut state = self.state.borrow_mut();
         let at = usize::try_from(number - state.first_open).expect("open batches are few");
+        assert!(state.open[at] > 0, "who leaves a batch had joined it");
         state.open[at] -= 1;
         let before = state.first_open;
         while state.first_open < state.stable && state.open.front() == Some(&0) {
@@ -248,7 +255,12 @@ impl Ring {
 
     /// Nothing before `head` is needed any more.
     pub(crate) fn free(&self, head: Head) {
-        self.state.borrow_mut().tail_at = head.at;
+        {
+            let mut state = self.state.borrow_mut();
+            let freed = state.tail_at..=state.head.at;
+            assert!(freed.contains(&head.at), "the tail moves forward, at most to the head");
+            state.tail_at = head.at;
+        }
         self.wake();
     }
 

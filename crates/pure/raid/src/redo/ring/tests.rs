@@ -1,5 +1,7 @@
 use super::*;
-use crate::sums::Entry;
+use crate::on_disk::batch::Records;
+use crate::on_disk::entry::Entry;
+use crate::redo::ring::{Head, Ring, Sealed, Ticket, Turn};
 use std::task::Waker;
 
 fn cx() -> Context<'static> {
@@ -25,7 +27,7 @@ fn commit(ring: &Rc<Ring>, image_blocks: usize) -> Option<(Sealed, Ticket)> {
 
 #[test]
 fn ring_batch_does_not_wrap_and_is_never_written_over_the_tail() {
-    let ring = Ring::new(32, 1, Head { number: 1, at: 0 });
+    let ring = Ring::new(32, 1, Head { number: 1, at: 0 }, Rc::default());
     let batches: Vec<_> = (0..5).map(|_| commit(&ring, 5).expect("there is room")).collect();
     assert_eq!(batches.iter().map(|(sealed, _)| sealed.at).collect::<Vec<_>>(), [0, 6, 12, 18, 24]);
     assert!(ring.poll_join(&mut records(5), &cx()).is_ready());
@@ -37,7 +39,7 @@ fn ring_batch_does_not_wrap_and_is_never_written_over_the_tail() {
 
 #[test]
 fn ring_is_settled_up_to_the_first_write_that_has_not_ended() {
-    let ring = Ring::new(64, 1, Head { number: 1, at: 0 });
+    let ring = Ring::new(64, 1, Head { number: 1, at: 0 }, Rc::default());
     let (_, first) = commit(&ring, 1).expect("room");
     let (_, second) = commit(&ring, 1).expect("room");
     assert!(ring.is_settled(1) && !ring.is_settled(2));
@@ -49,7 +51,7 @@ fn ring_is_settled_up_to_the_first_write_that_has_not_ended() {
 
 #[test]
 fn ring_takes_what_fits_into_a_batch_and_keeps_the_rest_waiting() {
-    let ring = Ring::new(32, 1, Head { number: 1, at: 0 });
+    let ring = Ring::new(32, 1, Head { number: 1, at: 0 }, Rc::default());
     assert!(ring.poll_join(&mut records(4), &cx()).is_ready());
     let mut late = records(4);
     assert!(ring.poll_join(&mut late, &cx()).is_pending());

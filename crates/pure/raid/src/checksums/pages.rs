@@ -1,0 +1,197 @@
+//! Pages of sums on disk: their form, their two homes, and how one is read.
+
+use crate::checksums::Checksums;
+use crate::checksums::cache::Pins;
+use crate::finding::{Finding, FindingKind, Outcome};
+use crate::members::MemberState;
+use crate::on_disk::area::PAGE_ENTRIES;
+use crate::on_disk::entry::Entry;
+use crate::on_disk::page::{Entries, Found, PageId, blocks_of, pages_of, parse, parse_any};
+use block::{BlockDevice, Extent, IoError, Lba};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Where one copy of a page lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Home {
+    pub(crate) member: u16,
+    pub(crate) at: Lba,
+}
+
+impl<D: BlockDevice + 'static> Checksums<D> {
+    /// The pages of all members' chunks of these stripes.
+    pub(crate) async fn hold_stripes(self: &Rc<Self>, stripes: &Range<u64>) -> Pins {
+        let mut pins = Pins::new(&self.pages.cache);
+        let chunk = self.members.layout.chunk_blocks();
+        let blocks = Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk);
+        for member in 0..self.members.layout.members() {
+            self.hold_more(&mut pins, member, blocks).await;
+        }
+        pins
+    }
+
+    /// True when nothing of these stripes was ever written. Their pages are held.
+    pub(crate) fn is_unwritten(&self, stripes: &Range<u64>) -> bool {
+        let chunk = self.members.layout.chunk_blocks();
+        let blocks = Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk);
+        let mut cache = self.pages.cache.borrow_mut();
+        (0..self.members.layout.members()).all(|member| {
+            let mut none = true;
+            cache
+                .visit(member, blocks, |_, entries| none &= entries.iter().all(|entry| entry.is_unwritten()))
+                .is_some_and(|()| none)
+        })
+    }
+
+    /// False when no page of these blocks exists, on disk or in memory.
+    pub(crate) fn was_ever_written(&self, extent: Extent) -> bool {
+        let cache = self.pages.cache.borrow();
+        pages_of(extent).any(|page| {
+            self.pages.is_used(page) || (0..self.members.width()).any(|member| cache.has(PageId { member, page }))
+        })
+    }
+
+    pub(crate) fn used_pages(&self) -> impl Iterator<Item = u64> + use<D> {
+        let (per_region, pages) = (self.pages.segments.region_pages(), self.pages.segments.pages());
+        let regions: Vec<u64> = self.pages.used.borrow().iter().collect();
+        let of = move |region: u64| region * per_region..((region + 1) * per_region).min(pages);
+        regions.into_iter().flat_map(of)
+    }
+
+    /// The page is written once more.
+    pub(crate) async fn soil_page(self: &Rc<Self>, id: PageId) {
+        let blocks = blocks_of(id.page);
+        let _pins = self.hold_pages(id.member, blocks).await;
+        self.pages.cache.borrow_mut().soil(id);
+    }
+
+    /// The two homes of a page: on its own member, and on the next.
+    pub(crate) fn homes(&self, id: PageId) -> [Home; 2] {
+        let [own, other] = self.pages.segments.homes(id.page);
+        [Home { member: id.member, at: own }, Home { member: (id.member + 1) % self.members.width(), at: other }]
+    }
+
+    /// Where copy `copy` of a page is written: beside its homes, those that it will have once who is joining counts.
+    pub(crate) fn written_home(&self, id: PageId, copy: usize) -> Option<Home> {
+        let is_joining = id.member >= self.members.width();
+        let has_new_neighbour =
+            id.member + 1 == self.members.width() && self.members.places().len() > usize::from(self.members.width());
+        match copy {
+            0 => Some(self.homes(id)[0]),
+            1 if !is_joining => Some(self.homes(id)[1]),
+            2 if has_new_neighbour => {
+                Some(Home { member: self.members.width(), at: self.pages.segments.homes(id.page)[1] })
+            }
+            _ => None,
+        }
+    }
+
+    /// The pages of these blocks are in memory and stay there as long as the result lives.
+    pub(crate) async fn hold_pages(self: &Rc<Self>, member: u16, extent: Extent) -> Pins {
+        let mut pins = Pins::new(&self.pages.cache);
+        self.hold_more(&mut pins, member, extent).await;
+        pins
+    }
+
+    /// As [`Checksums::hold_pages`], beside those that `pins` holds already.
+    pub(crate) async fn hold_more(self: &Rc<Self>, pins: &mut Pins, member: u16, extent: Extent) {
+        for page in pages_of(extent) {
+            let id = PageId { member, page };
+            while !pins.hold(id) {
+                self.load_page(id).await;
+            }
+        }
+    }
+
+    /// Takes the page into memory; one at a time, so that what was read is never older than what was written.
+    async fn load_page(self: &Rc<Self>, id: PageId) {
+        let key = u64::from(id.member) << 48 | id.page;
+        let _alone = self.pages.loading.exclusive(key..key + 1).await;
+        if self.pages.cache.borrow().has(id) {
+            return;
+        }
+        if !self.pages.is_used(id.page) {
+            self.pages.cache.borrow_mut().insert(id, Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]));
+            return;
+        }
+        let homes = self.homes(id);
+        let [a, b] = homes.map(|home| self.read_home(id, home));
+        let (a, b) = futures_util::future::join(a, b).await;
+        let (entries, repair) = self.choose_page(id, a, b);
+        let mut cache = self.pages.cache.borrow_mut();
+        cache.insert(id, entries);
+        if repair {
+            cache.soil(id);
+        }
+    }
+
+    /// The newer of the copies that are whole; and whether a copy has to be written again.
+    fn choose_page(
+        &self,
+        id: PageId,
+        a: Option<Result<Found, IoError>>,
+        b: Option<Result<Found, IoError>>,
+    ) -> (Box<Entries>, bool) {
+        let homes = self.homes(id);
+        let newest = [&a, &b].into_iter().flatten().flatten().map(|found| found.stamp).max();
+        self.pages.stamp.set(self.pages.stamp.get().max(newest.unwrap_or_default()));
+        let asked = a.is_some() || b.is_some();
+        let mut repair = false;
+        for (home, found) in homes.iter().zip([&a, &b]) {
+            let kind = match (found, newest) {
+                (Some(Err(_)), _) => FindingKind::PageDamaged,
+                (Some(Ok(found)), Some(newest)) if found.stamp < newest => FindingKind::PageStale,
+                _ => continue,
+            };
+            repair = true;
+            // With both copies gone redundancy gives the blocks back, unproven, if there is any.
+            let outcome = match newest {
+                Some(_) => Outcome::Healed,
+                None if self.members.spares(id.member) => Outcome::Served,
+                None => Outcome::Lost,
+            };
+            let extent = blocks_of(id.page);
+            // What an interrupted checkpoint leaves of its pages is nobody's fault, nor that the home of a member
+            // that has just joined had others' pages before.
+            let may_be_old = self.pages.position.get().is_some() && id.member + 1 == self.members.width();
+            if !self.pages.recovering.get() && !may_be_old {
+                self.pages.report(Finding { member: home.member, extent, kind, outcome });
+            }
+        }
+        let older = crate::sabotage::is(crate::sabotage::Bug::OlderPageCopy);
+        let all = [a, b].into_iter().flatten().flatten();
+        let best = all.max_by_key(|found| if older { u64::MAX - found.stamp } else { found.stamp });
+        match best {
+            Some(found) => (found.entries, repair),
+            None => (Box::new([Entry::UNKNOWN; PAGE_ENTRIES as usize]), repair && asked),
+        }
+    }
+
+    /// The copy at `home`; `None` when nobody can be asked.
+    pub(crate) async fn read_home(self: &Rc<Self>, id: PageId, home: Home) -> Option<Result<Found, IoError>> {
+        let place = self.members.place(home.member);
+        if place.state() != MemberState::InService {
+            return None;
+        }
+        let extent = Extent { start: home.at, len: block::Blocks(1) };
+        Some(match self.members.read_beside_data(home.member, extent).await {
+            Ok(rope) => {
+                let block = rope.into_view();
+                let found = parse(&block, self.pages.id, id).or_else(|| self.found_before(&block, self.pages.id, id));
+                found.ok_or(IoError::new(block::IoErrorKind::Medium, extent))
+            }
+            Err(error) => Err(error),
+        })
+    }
+
+    /// What the page of the member before it says of a page: nothing was ever written to this one.
+    ///
+    /// The second home of a mirror that was added has that page until its own is written there, and what is filled from
+    /// nothing is told by its second home alone.
+    fn found_before(&self, block: &[u8], array: [u8; 16], id: PageId) -> Option<Found> {
+        let (is, _) = parse_any(block, array)?;
+        let is_before = is.page == id.page && is.member + 1 == id.member;
+        let is_new = id.member + 1 == self.members.width() && self.members.place(id.member).is_filled_from_nothing();
+        (is_before && is_new).then(|| Found { stamp: 0, entries: Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]) })
+    }
+}

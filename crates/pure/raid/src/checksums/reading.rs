@@ -1,0 +1,125 @@
+//! Reads from members that are compared with their sums.
+
+use crate::checksums::{Checksums, Pages};
+use crate::geometry::bytes;
+use crate::members::MemberState;
+use crate::on_disk::entry::Entry;
+use crate::sabotage::{self, Bug};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope};
+use simd::crc32c::{crc32c, crc32c_of_slices};
+use std::rc::Rc;
+
+const BLOCK: usize = crate::BLOCK_BYTES as usize;
+
+/// What the entries of an extent say before it is read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    All,
+    None,
+    Some,
+}
+
+impl<D: BlockDevice + 'static> Checksums<D> {
+    pub(crate) fn read_unwritten(&self, member: u16, extent: Extent) -> Result<Rope, IoError> {
+        match self.members.place(member).state() {
+            MemberState::Failed | MemberState::Missing => Err(IoError::new(IoErrorKind::Gone, extent)),
+            MemberState::InService | MemberState::Rebuilding { .. } => Ok(self.pages.zeros(bytes(extent.len.0)).into()),
+        }
+    }
+
+    pub(crate) async fn read_compared(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
+        let rope = self.members.read_data(member, extent).await?;
+        loop {
+            match compare(&self.pages, member, extent, &rope) {
+                Some(None) => {
+                    self.pages.forget_mismatches(member, extent);
+                    return Ok(rope);
+                }
+                Some(Some(block)) => {
+                    self.pages.mismatched.borrow_mut().insert((member, block));
+                    return Err(IoError::new(IoErrorKind::Medium, Extent::new(block, 1)).of_member(member));
+                }
+                // The page left memory while the member read.
+                None => drop(self.hold_pages(member, extent).await),
+            }
+        }
+    }
+
+    pub(crate) async fn written(self: &Rc<Self>, member: u16, extent: Extent) -> Written {
+        loop {
+            let (mut written, mut unwritten) = (false, false);
+            let seen = self.pages.cache.borrow_mut().visit(member, extent, |_, entries| {
+                for entry in entries {
+                    written |= !entry.is_unwritten();
+                    unwritten |= entry.is_unwritten();
+                }
+            });
+            if seen.is_some() {
+                return match (written, unwritten) {
+                    (true, true) => Written::Some,
+                    (false, _) => Written::None,
+                    _ => Written::All,
+                };
+            }
+            let pins = self.hold_pages(member, extent).await;
+            drop(pins);
+        }
+    }
+
+    /// Cuts an extent where blocks begin or cease to be written. Its pages are in memory.
+    pub(crate) fn runs(&self, member: u16, extent: Extent) -> Vec<(Extent, bool)> {
+        let mut runs: Vec<(Extent, bool)> = Vec::new();
+        let cache = self.pages.cache.borrow();
+        for block in extent.start.0..extent.end().0 {
+            let is_written = cache.entry(member, block).is_none_or(|entry| !entry.is_unwritten());
+            match runs.last_mut() {
+                Some((run, same)) if *same == is_written => run.len.0 += 1,
+                _ => runs.push((Extent::new(block, 1), is_written)),
+            }
+        }
+        runs
+    }
+
+    /// The entry of a block, `UNKNOWN` when its page is not in memory.
+    pub(crate) fn entry(&self, member: u16, block: u64) -> Entry {
+        self.pages.cache.borrow().entry(member, block).unwrap_or(Entry::UNKNOWN)
+    }
+}
+
+/// The first block that does not match, if any; `None` when the entries are not in memory.
+fn compare(pages: &Pages, member: u16, extent: Extent, rope: &Rope) -> Option<Option<u64>> {
+    let mut cache = pages.cache.borrow_mut();
+    if !cache.covers(member, extent) {
+        return None;
+    }
+    let mut wrong = None;
+    let mut guards = guards_of(rope);
+    cache.visit(member, extent, |first, entries| {
+        for (block, entry) in (first..).zip(entries) {
+            let guard = guards.next().expect("a rope has a guard for each block");
+            if wrong.is_none() && !entry.matches(pages.tie(member, block), guard) {
+                wrong = Some(block);
+            }
+        }
+    });
+    if sabotage::is(Bug::NoCompare) {
+        return Some(None);
+    }
+    Some(wrong)
+}
+
+/// The guards of the blocks of a rope, wherever it is cut.
+fn guards_of(rope: &Rope) -> impl Iterator<Item = u32> {
+    let is_even = rope.parts().all(|part| part.len().is_multiple_of(BLOCK));
+    let mut even = is_even.then(|| rope.parts().flat_map(|part| part.chunks(BLOCK)).map(crc32c));
+    let mut at = 0;
+    std::iter::from_fn(move || match &mut even {
+        Some(even) => even.next(),
+        None if at < rope.len() => {
+            let block = rope.slice(at..at + BLOCK);
+            at += BLOCK;
+            Some(crc32c_of_slices(block.parts().map(|part| &**part)))
+        }
+        None => None,
+    })
+}

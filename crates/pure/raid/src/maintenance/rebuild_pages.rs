@@ -1,0 +1,101 @@
+//! What a rebuild does beside the data: the pages that belong on the member, and what it had missed.
+
+use crate::checksums::cache::Pins;
+use crate::geometry::{MemberSet, Rows};
+use crate::maintenance::rebuild::Rebuild;
+use crate::members::Ops;
+use crate::on_disk::page::PageId;
+use crate::sabotage::{self, Bug};
+use block::{BlockDevice, Extent, IoError};
+use shard::RangeGuard;
+
+impl<D: BlockDevice + 'static> Rebuild<'_, D> {
+    /// The rows of a member's chunk that have to be restored: all, or those that were ever written, on any mirror: a
+    /// member that was added has no entries of its own yet.
+    pub(super) async fn written_rows(&self, stripe: u64) -> Vec<Rows> {
+        let (all, member) = (self.layout.all_rows(), self.member);
+        let Some(array) = self.protected else { return vec![all] };
+        let chunk = self.layout.member_extent(stripe, all);
+        let (copies, mut pins) = (self.layout.copies(), Pins::new(&array.checksums.pages.cache));
+        let mirrors = member / copies * copies..(member / copies + 1) * copies;
+        for mirror in mirrors.clone() {
+            array.checksums.hold_more(&mut pins, mirror, chunk).await;
+        }
+        let mut runs: Vec<Rows> = Vec::new();
+        for row in all.start..all.end {
+            let is_unwritten = |mirror| array.checksums.entry(mirror, chunk.start.0 + row).is_unwritten();
+            if mirrors.clone().all(is_unwritten) {
+                continue;
+            }
+            match runs.last_mut() {
+                Some(last) if last.end == row => last.end += 1,
+                _ => runs.push(Rows::new(row, row + 1)),
+            }
+        }
+        runs
+    }
+
+    /// The blocks are on the member, and what is known of them in the log: what nobody can give back is lost, also
+    /// after a restart. The guard comes back with the answer; when nobody waits for it, it ends with the work.
+    pub(super) async fn fill_in(&self, ops: Ops, lost: Vec<Extent>, guard: RangeGuard) -> Result<RangeGuard, IoError> {
+        let (stripes, member) = (self.stripes.clone(), self.member);
+        let work = async move {
+            let remembered = stripes.remember(&ops).await;
+            let ended = stripes.members.perform(ops).await;
+            let judged = stripes.members.judge(&ended, Extent { start: block::Lba(0), len: stripes.layout.blocks() });
+            if let Some(remembered) = remembered.filter(|_| judged.is_ok()) {
+                stripes.make_known(remembered).await;
+            }
+            for extent in lost {
+                stripes.mark_lost(member, extent).await;
+            }
+            judged.map(|()| guard)
+        };
+        self.stripes.background.finish(work).await
+    }
+
+    /// The member has its own pages, those of the member before it, and an anchor, and takes the log.
+    ///
+    /// From here on checkpoints write to it, so every page that exists is written once more. So do batches: once it is in
+    /// service, a batch that it lacks could be on too few members.
+    pub(super) async fn join_pages(&self) -> Result<(), IoError> {
+        let Some(array) = self.protected else { return Ok(()) };
+        let member = self.member;
+        self.members.begin_joining(member);
+        if !sabotage::is(Bug::JoinsAmidCheckpoint) {
+            // The one that runs has begun without it.
+            array.log.end_of_checkpoint().await;
+        }
+        let before = (member + self.members.width() - 1) % self.members.width();
+        let per_region = array.checksums.pages.segments.region_pages();
+        let regions: Vec<u64> = if self.members.place(member).has_come_back() {
+            array.log.state.missed.regions.borrow().iter().collect()
+        } else {
+            array.checksums.pages.used.borrow().iter().collect()
+        };
+        for page in regions.into_iter().flat_map(|region| region * per_region..(region + 1) * per_region) {
+            if page >= array.checksums.pages.segments.pages() {
+                break;
+            }
+            for id in [PageId { member, page }, PageId { member: before, page }] {
+                let blocks = crate::on_disk::page::blocks_of(page);
+                let pins = array.checksums.hold_pages(id.member, blocks).await;
+                array.checksums.pages.cache.borrow_mut().soil(id);
+                drop(pins);
+            }
+            if array.checksums.pages.cache.borrow().dirty() > array.checksums.pages.cache.borrow().dirty_max() {
+                array.log.checkpoint().await?;
+            }
+        }
+        array.log.checkpoint_with(MemberSet::only(member)).await
+    }
+
+    /// Nobody is absent any more, so nobody has missed anything.
+    pub(super) fn forget_missed(&self) {
+        if let Some(array) = self.protected
+            && self.members.not_in_service() == MemberSet::NONE
+        {
+            array.log.state.missed.regions.borrow_mut().clear();
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The return of a member that left as it comes.
+
+use crate::array::Array;
+use crate::error::{LeftOut, RejoinError};
+use crate::members::{MemberState, admit};
+use crate::redo::anchors::newest_on;
+use crate::sabotage::{self, Bug};
+use block::BlockDevice;
+use std::ops::Range;
+
+impl<D: BlockDevice + 'static> Array<D> {
+    /// The stripes that members which are not in service have missed, in ascending order.
+    #[must_use]
+    pub fn missed(&self) -> Vec<Range<u64>> {
+        let path = self.path();
+        path.protected().map(|array| array.log.state.missed.stripes(&array.layout)).unwrap_or_default()
+    }
+
+    /// `device`, which is `member` come back as it left, is in its place; the result are the stripes that it
+    /// has missed, for [`Array::rebuild`]. What it has not missed is read from it already.
+    ///
+    /// *Errors*: see [`RejoinError`].
+    pub async fn rejoin(&self, member: u16, device: D) -> Result<Vec<Range<u64>>, RejoinError> {
+        let path = self.path();
+        let (Some(protected), Some(place)) = (path.protected(), path.members().find(member)) else {
+            return Err(RejoinError::NoSuchMember(member));
+        };
+        if path.is_reshaping() {
+            return Err(RejoinError::Reshaping);
+        }
+        admit(path.member_blocks(), member, &device.geometry())?;
+        let found = newest_on(&device).await.map_err(RejoinError::NotTheOne)?;
+        let own = protected.log.state.anchor.borrow().clone();
+        match found {
+            found if found.id != own.id => return Err(RejoinError::NotTheOne(LeftOut::OtherArray)),
+            found if (found.shape, found.sizes) != (own.shape, own.sizes) => {
+                return Err(RejoinError::NotTheOne(LeftOut::Stale));
+            }
+            found if found.member != member => {
+                return Err(RejoinError::NotTheOne(LeftOut::OtherMember(found.member)));
+            }
+            found => {
+                let (epoch, number) = own.given[usize::from(member)];
+                // The last anchor may have come or not come when it left.
+                let is_as_it_left = found.epoch <= epoch && found.number.abs_diff(number) <= 1;
+                if !is_as_it_left && !sabotage::is(Bug::StaleMember) {
+                    return Err(RejoinError::NotTheOne(LeftOut::Stale));
+                }
+            }
+        }
+        match place.state() {
+            MemberState::InService | MemberState::Rebuilding { .. } => return Err(RejoinError::InUse(member)),
+            MemberState::Failed | MemberState::Missing => {}
+        }
+        let missed = protected.log.state.missed.stripes(&protected.layout);
+        place.rejoin(device, &missed);
+        Ok(missed)
+    }
+}

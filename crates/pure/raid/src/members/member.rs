@@ -1,0 +1,385 @@
+//! One place of an array: the device in it, what state it is in, and what it has done.
+
+use crate::bounds::BLOCK_BYTES;
+use crate::error::ArrayError;
+use crate::geometry::{MemberSet, bytes};
+use crate::on_disk::segments::Segments;
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Whether a member takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// It holds all that it should.
+    InService,
+    /// It failed and is not used any more.
+    Failed,
+    /// There was nothing in its place when the array was assembled.
+    Missing,
+    /// A replacement: it holds what it should below `front_stripe`.
+    Rebuilding {
+        /// The first stripe that is not rebuilt yet.
+        front_stripe: u64,
+    },
+}
+
+/// A snapshot of one member. Counts are member operations since the array was assembled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberStatus {
+    /// Whether it takes part.
+    pub state: MemberState,
+    /// Reads that were begun.
+    pub reads: u64,
+    /// Writes that were begun.
+    pub writes: u64,
+    /// Flushes that were begun.
+    pub flushes: u64,
+    /// Discards that were begun.
+    pub discards: u64,
+    /// Writes beside the data that were begun: batches of the log, pages of sums, anchors.
+    pub log_writes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Times that unreadable blocks were written back from redundancy.
+    pub heals: u64,
+    /// Operations under way.
+    pub in_flight: u32,
+    /// Blocks whose content could not be restored.
+    pub unreadable_blocks: u64,
+}
+
+/// The members whose blocks of one stripe can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usable {
+    /// These hold what they should.
+    pub(crate) read: MemberSet,
+    /// These are written.
+    pub(crate) write: MemberSet,
+}
+
+/// A place of the array.
+pub(crate) struct Member<D> {
+    /// Where its data lies on its device.
+    segments: Rc<Segments>,
+    device: RefCell<Option<Rc<D>>>,
+    state: Cell<MemberState>,
+    /// The stripes that a rebuild restores, once that is known; beyond them a replacement is written but not believed.
+    rebuilt_stripes: RefCell<Option<Vec<Range<u64>>>>,
+    /// It has come back: beyond these stripes it is believed.
+    believed_beside: Cell<bool>,
+    /// Changes when another device takes the place.
+    pub(crate) tenure: Cell<u64>,
+    /// True while a rebuild of this place runs.
+    pub(crate) rebuild_runs: Cell<bool>,
+    /// Blocks that could not be restored: reading them is a medium error until they are written.
+    unreadable: RefCell<BTreeSet<u64>>,
+    /// Changes that have ended, and how many of them the last good flush has covered.
+    written: Cell<u64>,
+    flushed: Cell<u64>,
+    /// Where the last read ended; another that begins there costs a disk no seek.
+    pub(crate) read_end: Cell<Lba>,
+    /// It has refused writes for want of space for as long as that is borne.
+    pub(crate) is_full: Cell<bool>,
+    pub(crate) counts: Counts,
+}
+
+/// What a place has done since the array was assembled.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) in_flight: Cell<u32>,
+    pub(crate) reads: Cell<u64>,
+    pub(crate) writes: Cell<u64>,
+    pub(crate) flushes: Cell<u64>,
+    pub(crate) discards: Cell<u64>,
+    pub(crate) beside_data: Cell<u64>,
+    pub(crate) errors: Cell<u64>,
+    pub(crate) heals: Cell<u64>,
+}
+
+/// One more.
+pub(crate) fn count(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
+}
+
+/// A change of blocks that is under way. It counts as written when it ends, however it ends: what a dropped
+/// or failed write has left can be read, so a flush covers it. A flush that began before covers nothing of it.
+struct Changing<'a>(&'a Cell<u64>);
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        count(self.0);
+    }
+}
+
+/// An operation that is under way; dropped when it ends, however it ends.
+struct InFlight<'a>(&'a Cell<u32>);
+
+impl<'a> InFlight<'a> {
+    fn new(counter: &'a Cell<u32>) -> Self {
+        counter.set(counter.get() + 1);
+        Self(counter)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        assert!(self.0.get() > 0, "every operation ends once");
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl<D: BlockDevice> Member<D> {
+    /// A place with `device` in service, or missing; its data lies as `segments` says.
+    pub(crate) fn new(device: Option<D>, segments: Rc<Segments>) -> Self {
+        let state = if device.is_some() { MemberState::InService } else { MemberState::Missing };
+        Self {
+            segments,
+            device: RefCell::new(device.map(Rc::new)),
+            state: Cell::new(state),
+            rebuilt_stripes: RefCell::default(),
+            believed_beside: Cell::default(),
+            tenure: Cell::new(0),
+            rebuild_runs: Cell::new(false),
+            unreadable: RefCell::default(),
+            written: Cell::new(0),
+            flushed: Cell::new(0),
+            read_end: Cell::default(),
+            is_full: Cell::default(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub(crate) fn state(&self) -> MemberState {
+        self.state.get()
+    }
+
+    pub(crate) fn set_state(&self, state: MemberState) {
+        self.state.set(state);
+    }
+
+    /// `device` takes the place and waits for its rebuild.
+    pub(crate) fn replace(&self, device: D) {
+        *self.device.borrow_mut() = Some(Rc::new(device));
+        self.is_full.set(false);
+        self.unreadable.borrow_mut().clear();
+        *self.rebuilt_stripes.borrow_mut() = None;
+        self.believed_beside.set(false);
+        self.tenure.set(self.tenure.get() + 1);
+        self.flushed.set(self.written.get());
+        self.state.set(MemberState::Rebuilding { front_stripe: 0 });
+    }
+
+    /// `device`, which had been in the place, is back; it has missed `stripes` only.
+    pub(crate) fn rejoin(&self, device: D, stripes: &[Range<u64>]) {
+        self.replace(device);
+        self.begin_rebuild(stripes);
+        self.believed_beside.set(true);
+    }
+
+    /// True for a replacement, or a member that was added, until it is rebuilt: nothing that it had before counts.
+    pub(crate) fn is_filled_from_nothing(&self) -> bool {
+        matches!(self.state(), MemberState::Rebuilding { .. }) && !self.has_come_back()
+    }
+
+    /// True for a device that was in the place before.
+    pub(crate) fn has_come_back(&self) -> bool {
+        self.believed_beside.get()
+    }
+
+    /// The device is closed once nobody uses it any more.
+    pub(crate) fn release(&self) {
+        self.device.borrow_mut().take();
+    }
+
+    /// A rebuild of these stripes begins; none of them is believed before it is rebuilt.
+    pub(crate) fn begin_rebuild(&self, stripes: &[Range<u64>]) {
+        let front_stripe = stripes.first().map_or(0, |range| range.start);
+        self.state.set(MemberState::Rebuilding { front_stripe });
+        *self.rebuilt_stripes.borrow_mut() = Some(stripes.to_vec());
+    }
+
+    /// True when the blocks of `stripe` can be read, and when they are to be written.
+    pub(crate) fn usable(&self, stripe: u64) -> (bool, bool) {
+        match self.state.get() {
+            MemberState::InService => (true, true),
+            MemberState::Failed | MemberState::Missing => (false, false),
+            MemberState::Rebuilding { front_stripe } => {
+                let stripes = self.rebuilt_stripes.borrow();
+                let in_rebuild = stripes.as_ref().is_none_or(|some| some.iter().any(|range| range.contains(&stripe)));
+                let restored = in_rebuild && stripe < front_stripe || !in_rebuild && self.believed_beside.get();
+                (restored, restored || !in_rebuild)
+            }
+        }
+    }
+
+    pub(crate) fn device(&self) -> Option<Rc<D>> {
+        self.device.borrow().clone()
+    }
+
+    /// Marks blocks whose content is lost.
+    pub(crate) fn mark_unreadable(&self, extent: Extent) {
+        self.unreadable.borrow_mut().extend(extent.start.0..extent.end().0);
+    }
+
+    pub(crate) async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        count(&self.counts.reads);
+        if let Some(&lost) = self.unreadable.borrow().range(extent.start.0..extent.end().0).next() {
+            return Err(IoError::new(IoErrorKind::Medium, Extent::new(lost, 1)));
+        }
+        let device = self.device_in_use(extent)?;
+        self.read_end.set(extent.end());
+        let _in_flight = InFlight::new(&self.counts.in_flight);
+        let rope = match self.segments.at(extent) {
+            Some(at) => {
+                self.note(device.read(Extent { start: at, len: extent.len }).await).map_err(in_data(extent, at))?
+            }
+            None => {
+                let mut whole = Rope::new();
+                for (part, at) in self.segments.runs(extent) {
+                    let run = Extent { start: at, len: part.len };
+                    whole.append(self.note(device.read(run).await).map_err(in_data(part, at))?);
+                }
+                whole
+            }
+        };
+        assert_eq!(rope.len(), bytes(extent.len.0), "a device returns the blocks that were asked for");
+        Ok(rope)
+    }
+
+    /// The content of blocks of the device that are not of its data.
+    pub(crate) async fn read_beside_data(&self, extent: Extent) -> Result<Rope, IoError> {
+        let device = self.device_in_use(extent)?;
+        let rope = self.note(device.read(extent).await)?;
+        assert_eq!(rope.len(), bytes(extent.len.0), "a device returns the blocks that were asked for");
+        Ok(rope)
+    }
+
+    /// Blocks of the device that are not of its data hold `data`.
+    pub(crate) async fn write_beside_data(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        count(&self.counts.beside_data);
+        let device = self.device_in_use(Extent { start, len: Blocks(0) })?;
+        let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
+        let written = self.note(device.write(start, data).await)?;
+        self.is_full.set(false);
+        Ok(written)
+    }
+
+    /// True when what the device has acknowledged may be lost until a flush.
+    pub(crate) fn is_volatile(&self) -> bool {
+        self.device().is_none_or(|device| device.geometry().volatile_cache)
+    }
+
+    pub(crate) async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        count(&self.counts.writes);
+        let extent = Extent::new(start.0, data.len() as u64 / u64::from(crate::BLOCK_BYTES));
+        let device = self.device_in_use(extent)?;
+        let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
+        let written = match self.segments.at(extent) {
+            Some(at) => self.note(device.write(at, data).await).map_err(in_data(extent, at))?,
+            None => {
+                for (part, at) in self.segments.runs(extent) {
+                    let from = bytes(part.start.0 - extent.start.0);
+                    let data = data.slice(from..from + bytes(part.len.0));
+                    let _ = self.note(device.write(at, data).await).map_err(in_data(part, at))?;
+                }
+                Written::attest()
+            }
+        };
+        self.believe(extent);
+        self.is_full.set(false);
+        Ok(written)
+    }
+
+    pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        count(&self.counts.discards);
+        let device = self.device_in_use(extent)?;
+        let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
+        for (part, at) in self.segments.runs(extent) {
+            let run = Extent { start: at, len: part.len };
+            let _ = self.note(device.discard(run).await).map_err(in_data(part, at))?;
+        }
+        self.believe(extent);
+        Ok(Written::attest())
+    }
+
+    /// True when something was written that no flush has covered.
+    pub(crate) fn needs_flush(&self) -> bool {
+        self.flushed.get() < self.written.get() && self.device_in_use(Extent::default()).is_ok()
+    }
+
+    /// Every write that had ended before is durable.
+    pub(crate) async fn flush(&self) -> Result<Stable, IoError> {
+        count(&self.counts.flushes);
+        let device = self.device_in_use(Extent::default())?;
+        let (covered, tenure) = (self.written.get(), self.tenure.get());
+        assert!(self.flushed.get() <= covered, "no flush covers what was not written");
+        let _in_flight = InFlight::new(&self.counts.in_flight);
+        let stable = self.note(device.flush(Written::attest()).await)?;
+        if tenure == self.tenure.get() {
+            self.flushed.set(self.flushed.get().max(covered));
+        }
+        Ok(stable)
+    }
+
+    pub(crate) fn status(&self) -> MemberStatus {
+        MemberStatus {
+            state: self.state.get(),
+            reads: self.counts.reads.get(),
+            writes: self.counts.writes.get(),
+            flushes: self.counts.flushes.get(),
+            discards: self.counts.discards.get(),
+            log_writes: self.counts.beside_data.get(),
+            errors: self.counts.errors.get(),
+            heals: self.counts.heals.get(),
+            in_flight: self.counts.in_flight.get(),
+            unreadable_blocks: self.unreadable.borrow().len() as u64,
+        }
+    }
+
+    /// These blocks have a content again.
+    fn believe(&self, extent: Extent) {
+        let mut unreadable = self.unreadable.borrow_mut();
+        if !unreadable.is_empty() {
+            unreadable.retain(|block| !(extent.start.0..extent.end().0).contains(block));
+        }
+    }
+
+    fn device_in_use(&self, extent: Extent) -> Result<Rc<D>, IoError> {
+        match self.state.get() {
+            MemberState::InService | MemberState::Rebuilding { .. } => {
+                Ok(self.device().expect("a member that is in use has a device"))
+            }
+            MemberState::Failed | MemberState::Missing => Err(IoError::new(IoErrorKind::Gone, extent)),
+        }
+    }
+
+    fn note<T>(&self, result: Result<T, IoError>) -> Result<T, IoError> {
+        if result.is_err() {
+            count(&self.counts.errors);
+        }
+        result
+    }
+}
+
+/// Says what a device says of a run that begins at `at`, in blocks of the data.
+fn in_data(run: Extent, at: Lba) -> impl FnOnce(IoError) -> IoError {
+    move |error| {
+        let skipped = error.extent.start.0.saturating_sub(at.0);
+        error.at(Extent { start: Lba(run.start.0 + skipped), len: error.extent.len })
+    }
+}
+
+/// Admits a device that can take the place of `member`.
+pub(crate) fn admit(needed: Blocks, member: u16, geometry: &Geometry) -> Result<(), ArrayError> {
+    if geometry.block_bytes != BLOCK_BYTES {
+        return Err(ArrayError::BlockSize { member, block_bytes: geometry.block_bytes });
+    }
+    let (blocks, needed) = (geometry.blocks.0, needed.0);
+    if blocks < needed {
+        return Err(ArrayError::MemberTooSmall { member, blocks, needed });
+    }
+    Ok(())
+}

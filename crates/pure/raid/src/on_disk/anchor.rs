@@ -1,0 +1,236 @@
+//! The anchor: where the log begins, which pages exist, and what absent members have missed.
+
+use crate::bounds::{BLOCK_BYTES, GROWTHS_MAX, MEMBERS_MAX};
+use crate::geometry::MemberSet;
+use crate::on_disk::regions::Regions;
+use crate::on_disk::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
+use block::{Buf, View};
+
+const MAGIC: &[u8; 8] = b"BLKYANCH";
+/// Anchors and batches of this form; others are not read.
+const FORMAT: u32 = 3;
+const CHECK_AT: usize = 12;
+const LEFT_AT: usize = 128;
+const GROWN_AT: usize = LEFT_AT + 16 * MEMBERS_MAX as usize;
+const MARKS_AT: usize = GROWN_AT + 8 * GROWTHS_MAX + 16;
+/// Blocks of an anchor that are written.
+pub(crate) const WRITTEN_BLOCKS: u64 = 3;
+
+/// A reshape that is under way: one member more has joined, and blocks are moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reshape {
+    /// How many members there were.
+    pub(crate) from: u16,
+    /// The rows before this one, counted over all stripes, are laid out over all members.
+    pub(crate) rows: u64,
+}
+
+/// For each member a page that it has, as [`mark_of`] says it, and the stamp of that page at least; stamp 0 where there is none.
+pub(crate) type Marks = Box<[(u64, u64); MEMBERS_MAX as usize]>;
+
+/// A page that a member has: of its own (copy 0), or of the member before (copy 1).
+pub(crate) fn mark_of(page: u64, copy: usize) -> u64 {
+    page << 1 | copy as u64
+}
+
+/// What every member of an array says of it.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Anchor {
+    pub(crate) id: [u8; 16],
+    /// Counts anchors; the newest epoch's highest number counts.
+    pub(crate) number: u64,
+    /// Counts openings after which the log goes on differently.
+    pub(crate) epoch: u64,
+    /// Number of the first batch that has to be replayed.
+    pub(crate) tail_number: u64,
+    /// Where in the ring it begins, or at zero.
+    pub(crate) tail_block: u64,
+    /// Pages with a stamp up to this one are in their homes.
+    pub(crate) stamp: u64,
+    /// Which member this is.
+    pub(crate) member: u16,
+    /// The shape, to be compared with what the owner believes: the members' size is that of the beginning.
+    pub(crate) shape: [u64; 5],
+    /// The sizes of members to which the array grew, then zeros.
+    pub(crate) sizes: [u64; GROWTHS_MAX],
+    /// How far it is reshaped, while it is.
+    pub(crate) reshape: Option<Reshape>,
+    /// The members that were not in service.
+    pub(crate) absent: MemberSet,
+    /// For each member the last anchor that it was given: epoch and number.
+    pub(crate) given: Box<[(u64, u64); MEMBERS_MAX as usize]>,
+    /// What was written to each member last before this: one that has something older has gone back in time.
+    pub(crate) marks: Marks,
+    /// The regions whose pages were ever written.
+    pub(crate) used: Regions,
+    /// The regions that absent members have missed.
+    pub(crate) missed: Regions,
+}
+
+impl Anchor {
+    /// The blocks of an anchor slot.
+    pub(crate) fn emit(&self) -> View {
+        let block = BLOCK_BYTES as usize;
+        let mut bytes = Buf::zeroed(WRITTEN_BLOCKS as usize * block);
+        put(&mut bytes, 0, MAGIC);
+        put(&mut bytes, 8, &FORMAT.to_le_bytes());
+        put(&mut bytes, 16, &self.id);
+        let tail = [self.tail_number, self.tail_block, self.stamp];
+        let numbers = [self.number, self.epoch].into_iter().chain(tail).chain([u64::from(self.member)]);
+        let words = numbers.chain(self.shape).chain([self.absent.bits()]);
+        for (at, word) in (32..).step_by(8).zip(words) {
+            put(&mut bytes, at, &word.to_le_bytes());
+        }
+        put_pairs(&mut bytes, LEFT_AT, &*self.given);
+        put_pairs(&mut bytes, MARKS_AT, &*self.marks);
+        let reshape = self.reshape.map_or([0, 0], |reshape| [u64::from(reshape.from), reshape.rows]);
+        for (at, word) in (GROWN_AT..).step_by(8).zip(self.sizes.into_iter().chain(reshape)) {
+            put(&mut bytes, at, &word.to_le_bytes());
+        }
+        self.used.emit(&mut bytes[block..2 * block]);
+        self.missed.emit(&mut bytes[2 * block..]);
+        seal(&mut bytes, CHECK_AT);
+        bytes.freeze()
+    }
+
+    /// The anchor in these blocks, if there is one, whole, that an array can have written.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let block = BLOCK_BYTES as usize;
+        let mut reader = Reader(bytes);
+        let (magic, format) = (reader.array::<8>()?, reader.u32()?);
+        if magic != *MAGIC || format != FORMAT || !is_sealed(bytes, CHECK_AT) {
+            return None;
+        }
+        reader.skip(4)?;
+        let id = reader.array::<16>()?;
+        let (number, epoch, tail_number, tail_block) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
+        let stamp = reader.u64()?;
+        let member = u16::try_from(reader.u64()?).ok()?;
+        let shape = [reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?];
+        let absent = MemberSet::from_bits(reader.u64()?);
+        let given = pairs(bytes, LEFT_AT)?;
+        let marks = pairs(bytes, MARKS_AT)?;
+        let mut reader = Reader(bytes.get(GROWN_AT..)?);
+        let mut sizes = [0; GROWTHS_MAX];
+        for size in &mut sizes {
+            *size = reader.u64()?;
+        }
+        let (from, rows) = (u16::try_from(reader.u64()?).ok()?, reader.u64()?);
+        let reshape = (from != 0).then_some(Reshape { from, rows });
+        let used = Regions::parse(bytes.get(block..2 * block)?);
+        let missed = Regions::parse(bytes.get(2 * block..3 * block)?);
+        let anchor = Self {
+            id,
+            number,
+            epoch,
+            tail_number,
+            tail_block,
+            stamp,
+            member,
+            shape,
+            sizes,
+            reshape,
+            absent,
+            given,
+            marks,
+            used,
+            missed,
+        };
+        anchor.is_possible().then_some(anchor)
+    }
+
+    fn is_possible(&self) -> bool {
+        let Self { number, epoch, tail_number, stamp, .. } = *self;
+        let [_, members, _, member_blocks, ring_blocks] = self.shape;
+        let rows = self.reshape.map_or(0, |reshape| reshape.rows);
+        let counts =
+            [number, epoch, tail_number, stamp, rows, member_blocks, ring_blocks].into_iter().chain(self.sizes);
+        let pairs = self.given.iter().chain(&*self.marks).flat_map(|&(one, other)| [one, other]);
+        let members_max = u64::from(MEMBERS_MAX);
+        counts.chain(pairs).all(|count| count < COUNT_MAX)
+            && (1..=members_max).contains(&members)
+            && self.member < MEMBERS_MAX
+            && self.reshape.is_none_or(|reshape| u64::from(reshape.from) < members)
+            && self.tail_block < ring_blocks
+    }
+
+    /// What sorts anchors of one array from the oldest to the newest.
+    pub(crate) fn age(&self) -> (u64, u64) {
+        (self.epoch, self.number)
+    }
+}
+
+fn put_pairs(bytes: &mut [u8], at: usize, pairs: &[(u64, u64)]) {
+    for (at, (one, other)) in (at..).step_by(16).zip(pairs) {
+        put(bytes, at, &one.to_le_bytes());
+        put(bytes, at + 8, &other.to_le_bytes());
+    }
+}
+
+fn pairs(bytes: &[u8], at: usize) -> Option<Box<[(u64, u64); MEMBERS_MAX as usize]>> {
+    let mut reader = Reader(bytes.get(at..)?);
+    let mut pairs = Box::new([(0, 0); MEMBERS_MAX as usize]);
+    for pair in pairs.iter_mut() {
+        *pair = (reader.u64()?, reader.u64()?);
+    }
+    Some(pairs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn anchor_is_found_as_it_was_written_or_not_at_all() {
+        let mut anchor = Anchor {
+            id: [3; 16],
+            number: 5,
+            epoch: 2,
+            tail_number: 77,
+            tail_block: 9,
+            stamp: 8,
+            member: 4,
+            shape: [1, 5, 3, 400, 50],
+            sizes: [0; 8],
+            reshape: None,
+            absent: MemberSet::only(63),
+            given: Box::new([(0, 0); 64]),
+            marks: Box::new([(0, 0); 64]),
+            used: Regions::default(),
+            missed: Regions::default(),
+        };
+        anchor.given[63] = (1, 4);
+        anchor.marks[63] = (1 << 40, 8);
+        anchor.used.add(32_767);
+        anchor.missed.add(1);
+        let view = anchor.emit();
+        assert!(Anchor::parse(&view).as_ref() == Some(&anchor));
+        anchor.sizes[7] = 99;
+        anchor.sizes[0] = 9;
+        anchor.reshape = Some(Reshape { from: 3, rows: 1 << 40 });
+        let view = anchor.emit();
+        assert!(Anchor::parse(&view).as_ref() == Some(&anchor));
+        let impossible: [fn(&mut Anchor); 9] = [
+            |anchor| anchor.number = u64::MAX,
+            |anchor| anchor.epoch = COUNT_MAX,
+            |anchor| anchor.tail_number = u64::MAX,
+            |anchor| anchor.stamp = u64::MAX,
+            |anchor| anchor.tail_block = anchor.shape[4],
+            |anchor| anchor.member = 64,
+            |anchor| anchor.shape[1] = 65,
+            |anchor| anchor.sizes[1] = u64::MAX,
+            |anchor| anchor.reshape = Some(Reshape { from: 5, rows: 1 }),
+        ];
+        for (at, change) in impossible.into_iter().enumerate() {
+            let mut anchor = anchor.clone();
+            change(&mut anchor);
+            assert!(Anchor::parse(&anchor.emit()).is_none(), "change {at}");
+        }
+        for byte in [0, 9, 40, 1100, 5000, 12_287] {
+            let mut torn = view.clone().thaw();
+            torn[byte] ^= 4;
+            assert!(Anchor::parse(&torn).is_none(), "byte {byte}");
+        }
+        assert!(Anchor::parse(&view[..8192]).is_none());
+    }
+}

@@ -1,0 +1,119 @@
+//! A page: the entries of a run of blocks of one member, as both of its copies have it on disk.
+
+use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
+use crate::on_disk::area::PAGE_ENTRIES;
+use crate::on_disk::entry::Entry;
+use crate::on_disk::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
+use block::{Buf, Extent, View};
+use std::ops::Range;
+
+/// The entries of a page.
+pub(crate) type Entries = [Entry; PAGE_ENTRIES as usize];
+
+/// Which page of which member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct PageId {
+    pub(crate) member: u16,
+    pub(crate) page: u64,
+}
+
+/// The blocks that a page has the entries of.
+pub(crate) fn blocks_of(page: u64) -> Extent {
+    Extent::new(page * PAGE_ENTRIES, PAGE_ENTRIES)
+}
+
+/// The pages that have the entries of these blocks.
+pub(crate) fn pages_of(extent: Extent) -> Range<u64> {
+    extent.start.0 / PAGE_ENTRIES..extent.end().0.div_ceil(PAGE_ENTRIES)
+}
+
+const MAGIC: &[u8; 8] = b"BLKYSUMS";
+const CHECK_AT: usize = 8;
+const ENTRIES_AT: usize = 64;
+
+/// A page as it was found.
+pub(crate) struct Found {
+    pub(crate) stamp: u64,
+    pub(crate) entries: Box<Entries>,
+}
+
+impl Found {
+    pub(crate) fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn entries(&self) -> &Entries {
+        &self.entries
+    }
+
+    /// True when these are its entries.
+    pub(crate) fn has(&self, entries: &Entries) -> bool {
+        *self.entries == *entries
+    }
+}
+
+/// The page as it is written to both homes; of two versions the one with the higher stamp is newer.
+pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) -> View {
+    let mut block = Buf::zeroed(BLOCK_BYTES as usize);
+    put(&mut block, 0, MAGIC);
+    put(&mut block, 16, &id);
+    put(&mut block, 32, &stamp.to_le_bytes());
+    put(&mut block, 40, &page.page.to_le_bytes());
+    put(&mut block, 48, &page.member.to_le_bytes());
+    for (bytes, entry) in block[ENTRIES_AT..].as_chunks_mut::<8>().0.iter_mut().zip(entries) {
+        *bytes = entry.to_bytes();
+    }
+    seal(&mut block, CHECK_AT);
+    block.freeze()
+}
+
+/// True for a block that was to be a page, whole or not.
+pub(crate) fn is_meant(block: &[u8]) -> bool {
+    block.starts_with(MAGIC)
+}
+
+/// The page, if this is it, whole.
+pub(crate) fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
+    let (is, found) = parse_any(block, id)?;
+    (is == page || crate::sabotage::is(crate::sabotage::Bug::AnyPage)).then_some(found)
+}
+
+/// Which page of the array this is, if it is one, whole.
+pub(crate) fn parse_any(block: &[u8], id: [u8; 16]) -> Option<(PageId, Found)> {
+    let mut reader = Reader(block);
+    let magic = reader.array::<8>()?;
+    reader.skip(8)?;
+    let (array, stamp, page, member) = (reader.array::<16>()?, reader.u64()?, reader.u64()?, reader.u16()?);
+    let is_possible = stamp < COUNT_MAX && member < MEMBERS_MAX;
+    if magic != *MAGIC || array != id || !is_possible || !is_sealed(block, CHECK_AT) {
+        return None;
+    }
+    let mut entries = Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]);
+    for (entry, bytes) in entries.iter_mut().zip(block.get(ENTRIES_AT..)?.as_chunks::<8>().0) {
+        *entry = Entry::from_bytes(*bytes);
+    }
+    Some((PageId { member, page }, Found { stamp, entries }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn page_is_only_what_it_says_it_is() {
+        let id = PageId { member: 3, page: 9 };
+        let mut entries = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
+        entries[503] = Entry { check: 1, generation: 2 };
+        let block = emit([7; 16], id, 11, &entries);
+        let found = parse(&block, [7; 16], id).expect("whole");
+        assert_eq!((found.stamp, found.entries[503].generation), (11, 2));
+        assert!(parse(&block, [8; 16], id).is_none());
+        assert!(parse(&block, [7; 16], PageId { member: 2, ..id }).is_none());
+        assert!(parse(&block, [7; 16], PageId { page: 8, ..id }).is_none());
+        assert!(parse(&emit([7; 16], id, u64::MAX, &entries), [7; 16], id).is_none(), "no array counts so far");
+        let mut torn = block.thaw();
+        torn[4000] ^= 1;
+        assert!(parse(&torn, [7; 16], id).is_none());
+    }
+}

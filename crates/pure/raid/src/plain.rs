@@ -1,0 +1,142 @@
+//! A plain array keeps nothing on disk of its own: it stripes, mirrors and keeps parity, and trusts what its members return.
+//!
+//! docs/raid.md, "What a crash can leave of a plain array", says what `resync` is for.
+
+use crate::geometry::{Role, Span, bytes};
+use crate::members::{Op, Ops};
+use crate::protected::Old;
+use crate::stripes::Stripes;
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope, Stable, View, Written};
+use futures_util::future::join_all;
+use std::rc::Rc;
+
+mod best;
+mod verify;
+
+/// A plain array.
+pub(crate) struct Plain<D> {
+    pub(crate) stripes: Rc<Stripes<D>>,
+}
+
+impl<D: BlockDevice + 'static> Plain<D> {
+    pub(crate) fn read(&self, extent: Extent) -> impl Future<Output = Result<Rope, IoError>> {
+        self.stripes.read(extent)
+    }
+
+    pub(crate) async fn write(&self, extent: Extent, data: View, _: Old) -> Result<Written, IoError> {
+        assert_eq!(data.len(), bytes(extent.len.0), "data fills its extent");
+        self.stripes.tally.add(|counters| counters.writes += 1);
+        self.stripes.members.serving(extent)?;
+        self.stripes
+            .for_spans(extent, |span| {
+                let part = data.slice(bytes(span.at)..bytes(span.at + span.extent.len.0));
+                self.write_span(span, part)
+            })
+            .await?;
+        self.stripes.members.failures_recorded(extent).await?;
+        Ok(Written::attest())
+    }
+
+    async fn write_span(&self, span: Span, data: View) -> Result<(), IoError> {
+        if self.stripes.is_bare() {
+            return self.stripes.carry_out_bare(self.mirrored(&span, &data), span.extent).await;
+        }
+        let guard = self.stripes.locks.exclusive(span.stripes.clone()).await;
+        self.stripes.members.serving(span.extent)?;
+        let ops = if self.stripes.layout.has_parity() {
+            self.stripes.striped(&span, &data).await?
+        } else {
+            self.mirrored(&span, &data)
+        };
+        self.stripes.carry_out(ops, guard, span.extent).await
+    }
+
+    /// The writes to every copy, one for each run that is contiguous on a member.
+    fn mirrored(&self, span: &Span, data: &View) -> Ops {
+        let mut ops = Ops::new();
+        for piece in self.stripes.layout.pieces(span.extent) {
+            let first = piece.place.stripe;
+            let first_row =
+                self.stripes.layout.member_extent(first, self.stripes.layout.all_rows()).start.0 + piece.place.row;
+            for copy in 0..self.stripes.layout.copies() {
+                let member = self.stripes.layout.member_of(first, Role::Data { column: piece.place.column, copy });
+                for run in self.stripes.members.written_runs(member, Extent::new(first_row, piece.blocks)) {
+                    let at = piece.at + run.start.0 - first_row;
+                    ops.push(Op::write(member, run, data.slice(bytes(at)..bytes(at + run.len.0))));
+                }
+            }
+        }
+        ops
+    }
+
+    /// One flush for each member that was written since its last; a member whose flush fails has failed.
+    pub(crate) async fn flush(&self) -> Result<Stable, IoError> {
+        let everything = Extent { start: block::Lba(0), len: self.stripes.layout.blocks() };
+        self.stripes.members.serving(everything)?;
+        let members =
+            (0..self.stripes.layout.members()).filter(|&member| self.stripes.members.place(member).needs_flush());
+        let flush = |member| self.stripes.members.flush_member(member);
+        for flushed in join_all(members.map(flush)).await {
+            // A failed flush costs the member; whether the array can do without is judged below.
+            drop(flushed);
+        }
+        self.stripes.members.failures_recorded(everything).await?;
+        Ok(Stable::attest())
+    }
+
+    /// Passes on what leaves parity and mirrors right; keeps the content of everything else.
+    pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.stripes.members.serving(extent)?;
+        if self.stripes.is_bare() || self.all_discard_to_zeros() {
+            self.stripes.for_spans(extent, |span| self.discard_span(span)).await?;
+        }
+        self.stripes.members.failures_recorded(extent).await?;
+        Ok(Written::attest())
+    }
+
+    /// Zeros on all members are right parity, and equal mirrors.
+    fn all_discard_to_zeros(&self) -> bool {
+        self.stripes
+            .members
+            .places()
+            .iter()
+            .filter_map(|member| member.device())
+            .all(|device| device.geometry().discard_zeroes)
+    }
+
+    async fn discard_span(&self, span: Span) -> Result<(), IoError> {
+        if self.stripes.layout.has_parity() && span.extent.len.0 < self.stripes.layout.stripe_blocks() {
+            return Ok(());
+        }
+        if self.stripes.is_bare() {
+            // A hint that a member does not take costs nothing where nothing relies on it.
+            return match self.stripes.carry_out_bare(self.each_copy(&span), span.extent).await {
+                Err(error) if error.kind == IoErrorKind::Unsupported => Ok(()),
+                result => result,
+            };
+        }
+        let guard = self.stripes.locks.exclusive(span.stripes.clone()).await;
+        self.stripes.members.serving(span.extent)?;
+        let ops = if self.stripes.layout.has_parity() { self.whole_stripe(&span) } else { self.each_copy(&span) };
+        self.stripes.carry_out(ops, guard, span.extent).await
+    }
+
+    fn whole_stripe(&self, span: &Span) -> Ops {
+        let stripe = span.stripes.start;
+        let chunk = self.stripes.layout.member_extent(stripe, self.stripes.layout.all_rows());
+        self.stripes.members.usable(stripe).write.iter().map(|member| Op::discard(member, chunk)).collect()
+    }
+
+    fn each_copy(&self, span: &Span) -> Ops {
+        let mut ops = Ops::new();
+        for piece in self.stripes.layout.pieces(span.extent) {
+            for copy in 0..self.stripes.layout.copies() {
+                let role = Role::Data { column: piece.place.column, copy };
+                let member = self.stripes.layout.member_of(piece.place.stripe, role);
+                let extent = self.stripes.member_extent(&piece);
+                ops.extend(self.stripes.members.written_runs(member, extent).map(|run| Op::discard(member, run)));
+            }
+        }
+        ops
+    }
+}

@@ -1,0 +1,109 @@
+//! Metadata on arrays without sums: of the copies of a block the one counts that its own checksum proves.
+//!
+//! A mirror whose copies differ cannot tell which is right, and a single wrong answer of one disk would pass for content.
+//! Who stores metadata can tell: each of its blocks carries a checksum. [`Plain::read_best`] asks every copy, or what parity
+//! gives back, and writes the others again.
+
+use crate::geometry::{MemberSet, Place, Role, Rows};
+use crate::members::{Op, Ops};
+use crate::plain::Plain;
+use block::{Best, BlockDevice, Buf, Extent, IoError, Lba, Rank, View};
+
+/// A copy of a block: on which member, and what it returned.
+struct Copy {
+    member: u16,
+    content: Result<View, IoError>,
+    rank: Option<u64>,
+}
+
+impl<D: BlockDevice + 'static> Plain<D> {
+    /// As [`BlockDevice::read_best`], for an array without sums.
+    pub(crate) async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
+        let block = crate::BLOCK_BYTES as usize;
+        if self.stripes.is_bare() {
+            return Ok(Best { content: self.stripes.read(extent).await?.into_view(), repaired: 0 });
+        }
+        let mirrors = self.stripes.layout.copies() > 1;
+        let read = self.stripes.read(extent).await;
+        let (mut content, is_whole) = match read {
+            Ok(rope) => (rope.into_view().thaw(), true),
+            Err(_) => (Buf::zeroed(extent.len.0 as usize * block), false),
+        };
+        let mut repaired = 0;
+        for (lba, into) in (extent.start.0..).zip(content.chunks_exact_mut(block)) {
+            // Of mirrors one may be whole and older than the other.
+            if is_whole && !mirrors && rank(into).is_some() {
+                continue;
+            }
+            let (best, mended) = self.best_of(Lba(lba), rank).await?;
+            repaired += mended;
+            match best {
+                Some(best) => into.copy_from_slice(&best),
+                None if is_whole => {}
+                None => into.copy_from_slice(&self.stripes.read(Extent::new(lba, 1)).await?.into_view()),
+            }
+        }
+        Ok(Best { content: content.freeze(), repaired })
+    }
+
+    /// The best copy of a block, if any has a rank, and how many others were written again.
+    async fn best_of(&self, lba: Lba, rank: Rank<'_>) -> Result<(Option<View>, u64), IoError> {
+        let place = self.stripes.layout.locate(lba);
+        let copies = self.copies_of(place, rank).await;
+        let best = copies.iter().filter_map(|copy| copy.rank).max();
+        let is_even = |copies: &[Copy]| copies.iter().all(|copy| copy.rank == best);
+        if best.is_none() || is_even(&copies) {
+            return Ok((content_of(copies, best), 0));
+        }
+        // A copy that is being written looks like that: under the lock it is known.
+        let guard = self.stripes.locks.exclusive(place.stripe..place.stripe + 1).await;
+        let copies = self.copies_of(place, rank).await;
+        let best = copies.iter().filter_map(|copy| copy.rank).max();
+        let wrong: Vec<u16> = copies.iter().filter(|copy| copy.rank != best).map(|copy| copy.member).collect();
+        let Some(content) = content_of(copies, best) else { return Ok((None, 0)) };
+        let extent = self.stripes.layout.member_extent(place.stripe, Rows::new(place.row, place.row + 1));
+        let ops: Ops = wrong.iter().map(|&member| Op::write(member, extent, content.clone())).collect();
+        self.stripes.carry_out(ops, guard, Extent { start: lba, len: block::Blocks(1) }).await?;
+        self.stripes.members.failures_recorded(extent).await?;
+        Ok((Some(content), wrong.len() as u64))
+    }
+
+    /// What each copy of a block holds; with parity, what its member holds, and else what each parity gives back.
+    async fn copies_of(&self, place: Place, rank: Rank<'_>) -> Vec<Copy> {
+        let rows = Rows::new(place.row, place.row + 1);
+        let extent = self.stripes.layout.member_extent(place.stripe, rows);
+        let readable = self.stripes.members.usable(place.stripe).read;
+        let role = |copy| Role::Data { column: place.column, copy };
+        let judged = |member, content: Result<View, IoError>| {
+            let rank = content.as_ref().ok().and_then(|content| rank(content));
+            Copy { member, content, rank }
+        };
+        let mut copies = Vec::new();
+        for copy in 0..self.stripes.layout.copies() {
+            let member = self.stripes.layout.member_of(place.stripe, role(copy));
+            if readable.contains(member) {
+                let content = self.stripes.members.read_data(member, extent).await.map(block::Rope::into_view);
+                copies.push(judged(member, content));
+            }
+        }
+        if !self.stripes.layout.has_parity() || copies.iter().any(|copy| copy.rank.is_some()) {
+            return copies;
+        }
+        let holder = self.stripes.layout.member_of(place.stripe, role(0));
+        let p = self.stripes.layout.member_of(place.stripe, Role::P);
+        for mut blind in [MemberSet::only(holder), MemberSet::only(holder).with(p)] {
+            let content = self.stripes.content(place.stripe, role(0), rows, &mut blind).await;
+            let found = judged(holder, content);
+            if found.rank.is_some() {
+                copies.push(found);
+                break;
+            }
+        }
+        copies
+    }
+}
+
+fn content_of(copies: Vec<Copy>, best: Option<u64>) -> Option<View> {
+    best?;
+    copies.into_iter().find(|copy| copy.rank == best)?.content.ok()
+}

@@ -1,0 +1,182 @@
+//! Walks over stripes that compare parity and mirrors with the data, and may put them right.
+
+use crate::geometry::{MemberSet, Role};
+use crate::members::{Op, Ops};
+use crate::plain::Plain;
+use crate::plan::{Parity, Read, Sight};
+use crate::status::{Progress, Verified};
+use crate::stripes::parity_of;
+use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use std::ops::Range;
+
+/// What one stripe turned out to be, from what matters least to what matters most.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Finding {
+    Skipped,
+    Right,
+    Unreadable,
+    Wrong,
+}
+
+impl<D: BlockDevice + 'static> Plain<D> {
+    pub(crate) async fn resync(
+        &self,
+        stripes: Range<u64>,
+        pace: impl AsyncFnMut(Progress),
+    ) -> Result<Verified, IoError> {
+        self.stripes.suspect.borrow_mut().push(stripes.clone());
+        self.walk(stripes, pace, true).await
+    }
+
+    pub(crate) async fn scrub_check(
+        &self,
+        stripes: Range<u64>,
+        pace: impl AsyncFnMut(Progress),
+    ) -> Result<Verified, IoError> {
+        self.walk(stripes, pace, false).await
+    }
+
+    async fn walk(
+        &self,
+        stripes: Range<u64>,
+        mut pace: impl AsyncFnMut(Progress),
+        repair: bool,
+    ) -> Result<Verified, IoError> {
+        let mut verified = Verified::default();
+        let stripes = stripes.start..stripes.end.min(self.stripes.layout.stripes());
+        for step in self.stripes.layout.steps(stripes.clone()) {
+            let one = |stripe| self.verify_stripe(stripe, repair);
+            for finding in join_all(step.clone().map(one)).await {
+                match finding? {
+                    Finding::Right => verified.stripes += 1,
+                    Finding::Wrong => {
+                        verified.stripes += 1;
+                        verified.mismatches += 1;
+                    }
+                    Finding::Unreadable => verified.unreadable += 1,
+                    Finding::Skipped => verified.skipped += 1,
+                }
+            }
+            if repair {
+                self.trust(&step);
+            }
+            let (done, total) = (step.end - stripes.start, stripes.end - stripes.start);
+            pace(Progress { done, total, front_stripe: step.end }).await;
+        }
+        Ok(verified)
+    }
+
+    /// The mirrors of these stripes agree.
+    fn trust(&self, stripes: &Range<u64>) {
+        let mut suspect = self.stripes.suspect.borrow_mut();
+        let left = suspect.iter().flat_map(|range| {
+            let before = range.start..range.end.min(stripes.start);
+            let behind = range.start.max(stripes.end)..range.end;
+            [before, behind].into_iter().filter(|part| !part.is_empty())
+        });
+        *suspect = left.collect();
+    }
+
+    async fn verify_stripe(&self, stripe: u64, repair: bool) -> Result<Finding, IoError> {
+        let range = stripe..stripe + 1;
+        let guard =
+            if repair { self.stripes.locks.exclusive(range).await } else { self.stripes.locks.shared(range).await };
+        let start = stripe * self.stripes.layout.stripe_blocks();
+        let extent = Extent::new(start, self.stripes.layout.stripe_blocks());
+        self.stripes.members.serving(extent)?;
+        let mut corrections = Ops::new();
+        let finding = if self.stripes.layout.has_parity() {
+            self.compare_parity(stripe, &mut corrections).await
+        } else {
+            self.compare_mirrors(stripe, &mut corrections).await
+        };
+        if repair && !corrections.is_empty() {
+            self.stripes.carry_out(corrections, guard, extent).await?;
+            self.stripes.members.failures_recorded(extent).await?;
+        }
+        Ok(finding)
+    }
+
+    /// Compares, and adds the writes that put the stripe right to `corrections`.
+    async fn compare_parity(&self, stripe: u64, corrections: &mut Ops) -> Finding {
+        let sight = self.stripes.sight(stripe, MemberSet::NONE);
+        if sight.lost != 0 || (sight.p, sight.q) == (Parity::Absent, Parity::Absent) {
+            return Finding::Skipped;
+        }
+        let rows = self.stripes.layout.all_rows();
+        let data = (0..sight.columns).map(|column| Read { role: Role::Data { column, copy: 0 }, rows });
+        let reads: SmallVec<[Read; 8]> =
+            data.chain(readable_parities(&sight).map(|role| Read { role, rows })).collect();
+        let Ok(loaded) = self.stripes.load(stripe, &reads).await else { return Finding::Unreadable };
+        let (data, parities) = loaded.split_at(usize::from(sight.columns));
+        let columns: SmallVec<[View; 8]> = data.iter().map(|(_, view)| view.clone()).collect();
+        let (p, q) = parity_of(&columns, rows);
+        corrections.extend(self.wrong_parities(stripe, &sight, parities, (p, q)));
+        if corrections.is_empty() { Finding::Right } else { Finding::Wrong }
+    }
+
+    /// The writes of those parities that are not as they should be, or that are written only.
+    fn wrong_parities(&self, stripe: u64, sight: &Sight, found: &[(Read, View)], right: (View, View)) -> Ops {
+        let mut ops = Ops::new();
+        for (role, state, right) in [(Role::P, sight.p, right.0), (Role::Q, sight.q, right.1)] {
+            let old = found.iter().find(|(read, _)| read.role == role).map(|(_, view)| view);
+            let is_right = state == Parity::Absent || old.is_some_and(|old| **old == *right);
+            if !is_right {
+                let member = self.stripes.layout.member_of(stripe, role);
+                ops.push(Op::write(
+                    member,
+                    self.stripes.layout.member_extent(stripe, self.stripes.layout.all_rows()),
+                    right,
+                ));
+            }
+        }
+        ops
+    }
+
+    /// Compares, and adds the writes that put the stripe right to `corrections`.
+    async fn compare_mirrors(&self, stripe: u64, corrections: &mut Ops) -> Finding {
+        let mut worst = Finding::Skipped;
+        for column in 0..self.stripes.layout.columns() {
+            worst = worst.max(self.compare_column(stripe, column, corrections).await);
+        }
+        worst
+    }
+
+    /// The first copy that can be read is right; the others are corrected, also those that cannot be read.
+    async fn compare_column(&self, stripe: u64, column: u16, corrections: &mut Ops) -> Finding {
+        let (rows, write) = (self.stripes.layout.all_rows(), self.stripes.members.usable(stripe).write);
+        let holders = (0..self.stripes.layout.copies())
+            .map(|copy| self.stripes.layout.member_of(stripe, Role::Data { column, copy }));
+        let holders: MemberSet = holders.filter(|&member| write.contains(member)).collect();
+        if holders.len() < 2 {
+            return Finding::Skipped;
+        }
+        let mut blind = MemberSet::NONE;
+        let Ok(right) = self.stripes.content(stripe, Role::Data { column, copy: 0 }, rows, &mut blind).await else {
+            return Finding::Unreadable;
+        };
+        let extent = self.stripes.layout.member_extent(stripe, rows);
+        let mut finding = Finding::Right;
+        for member in holders.iter() {
+            let found = match self.stripes.members.usable(stripe).read.contains(member) {
+                true => self.stripes.read_member(member, extent).await,
+                false => Err(IoError::new(IoErrorKind::Medium, extent)),
+            };
+            match found {
+                Ok(found) if found == *right => continue,
+                Ok(_) => finding = Finding::Wrong,
+                Err(_) if finding == Finding::Right => finding = Finding::Unreadable,
+                Err(_) => {}
+            }
+            corrections.push(Op::write(member, extent, right.clone()));
+        }
+        finding
+    }
+}
+
+fn readable_parities(sight: &Sight) -> impl Iterator<Item = Role> + use<> {
+    let states = [(Role::P, sight.p), (Role::Q, sight.q)];
+    states.into_iter().filter(|&(_, state)| state == Parity::Readable).map(|(role, _)| role)
+}

@@ -1,0 +1,371 @@
+//! A protected array: what is there is changed through the log, what is not goes straight to the members.
+//!
+//! `change` logs a change and brings it into place, `fresh` writes whole stripes that nobody has written before, `discard`
+//! forgets. docs/raid.md, "Protected arrays", has the order of what is made durable.
+
+mod change;
+mod discard;
+mod fresh;
+
+use crate::bounds::BLOCK_BYTES;
+use crate::checksums::cache::Pins;
+use crate::checksums::{Checksums, Pages};
+use crate::geometry::{Layout, Role, Rows, Span, bands, bytes};
+use crate::locks::Locks;
+use crate::members::{Change, Member, Members, Op, Ops};
+use crate::protected::change::LoggedChange;
+use crate::redo::{LogState, RedoLog};
+use crate::sabotage::{self, Bug};
+use crate::shape::Options;
+use crate::status::{ProtectionStatus, Tally};
+use crate::stripes::{Protection, Stripes, parities_of};
+use block::{BlockDevice, Extent, IoError, Rope, Stable, View, Written};
+use futures_util::stream::{self, StreamExt};
+use shard::{Detached, RangeGuard, Spawn};
+use std::cell::Cell;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Parts of one command that are written at once.
+const PARTS_AT_ONCE: usize = 16;
+
+/// What the caller of a write needs of the old content.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Old {
+    /// Until the write is durable, a crash may bring it back.
+    Kept,
+    /// Nobody wants it.
+    Unwanted,
+}
+
+/// A protected array in one layout. Commands keep the one that they began with.
+pub(crate) struct Protected<D> {
+    pub(crate) layout: Layout,
+    pub(crate) members: Rc<Members<D>>,
+    pub(crate) stripes: Rc<Stripes<D>>,
+    pub(crate) checksums: Rc<Checksums<D>>,
+    pub(crate) log: Rc<RedoLog<D>>,
+    pub(crate) locks: Locks,
+    pub(crate) background: Rc<Detached>,
+    pub(crate) commands: Rc<Commands>,
+}
+
+/// What all layouts of a protected array share, beside their members.
+pub(crate) struct Shared {
+    pub(crate) pages: Rc<Pages>,
+    pub(crate) log: Rc<LogState>,
+    pub(crate) locks: Locks,
+    pub(crate) background: Rc<Detached>,
+    pub(crate) tally: Rc<Tally>,
+    pub(crate) commands: Rc<Commands>,
+}
+
+/// Commands of a protected array that have not come to their end.
+#[derive(Default)]
+pub(crate) struct Commands {
+    fresh: fresh::Fresh,
+    /// Changes that were answered and are not in place yet.
+    behind: Cell<u32>,
+    /// Nobody else makes the array larger meanwhile.
+    pub(crate) growing: Cell<bool>,
+    /// Runs a task beside the commands, to its end.
+    spawn: Option<Spawn>,
+    /// False where members without a volatile cache may tear a block.
+    blocks_are_atomic: bool,
+}
+
+impl Commands {
+    /// None are under way.
+    pub(crate) fn new(options: &Options) -> Self {
+        let (spawn, blocks_are_atomic) = (options.spawn.clone(), options.blocks_are_atomic);
+        Self { spawn, blocks_are_atomic, ..Self::default() }
+    }
+
+    /// How many stripes were written fresh, and are not in the log yet.
+    pub(crate) fn fresh_stripes(&self) -> u64 {
+        self.fresh.len() as u64
+    }
+}
+
+impl<D: BlockDevice + 'static> Protected<D> {
+    /// The array of these members.
+    pub(crate) fn new(members: Members<D>, shared: Shared) -> Self {
+        let Shared { pages, log, locks, background, tally, commands } = shared;
+        let (layout, members) = (members.layout, Rc::new(members));
+        let checksums = Rc::new(Checksums::new(members.clone(), pages));
+        let log = Rc::new(RedoLog::new(members.clone(), checksums.clone(), background.clone(), log));
+        let protection = Protection { checksums: checksums.clone(), log: log.clone() };
+        let stripes = Stripes::new(members.clone(), locks.clone(), background.clone(), tally, Some(protection));
+        Self { layout, members, stripes: Rc::new(stripes), checksums, log, locks, background, commands }
+    }
+
+    /// The same array in another layout, or with other places.
+    pub(crate) fn reshaped(&self, layout: Layout, places: Box<[Rc<Member<D>>]>) -> Self {
+        let shared = Shared {
+            pages: self.checksums.pages.clone(),
+            log: self.log.state.clone(),
+            locks: self.locks.clone(),
+            background: self.background.clone(),
+            tally: self.stripes.tally.clone(),
+            commands: self.commands.clone(),
+        };
+        Self::new(self.members.reshaped(layout, places), shared)
+    }
+
+    pub(crate) fn read(&self, extent: Extent) -> impl Future<Output = Result<Rope, IoError>> {
+        self.stripes.read(extent)
+    }
+
+    pub(crate) fn protection_status(&self) -> ProtectionStatus {
+        let (cache, log) = (self.checksums.pages.cache.borrow(), &self.log.state);
+        ProtectionStatus {
+            log_blocks: log.ring.blocks,
+            log_filled_blocks: log.ring.filled(),
+            batches: log.ring.head().number.saturating_sub(1),
+            checkpoints: log.checkpoints(),
+            pages_held: cache.held() as u64,
+            pages_dirty: cache.dirty() as u64,
+            fresh_stripes: self.commands.fresh_stripes(),
+        }
+    }
+
+    /// Every write so far is durable.
+    pub(crate) async fn flush(self: &Rc<Self>) -> Result<Stable, IoError> {
+        let everything = Extent { start: block::Lba(0), len: self.layout.blocks() };
+        self.members.serving(everything)?;
+        // What was overwritten is in the log since its write ended; what is fresh comes there now.
+        self.settle_fresh().await?;
+        self.members.failures_recorded(everything).await?;
+        Ok(Stable::attest())
+    }
+
+    /// The writes are done through the log, under `guard`: a row at a time, for a stripe may be too much for a batch.
+    pub(crate) async fn change_rows(self: &Rc<Self>, part: &Span, ops: Ops, guard: RangeGuard) -> Result<(), IoError> {
+        let mut pins = Pins::new(&self.checksums.pages.cache);
+        let mut changes = Vec::new();
+        for op in ops {
+            self.checksums.hold_more(&mut pins, op.member, op.extent()).await;
+            let extent = op.extent();
+            let Change::Write(content) = op.change else { continue };
+            for n in 0..extent.len.0 {
+                let row =
+                    Op::write(op.member, Extent::new(extent.start.0 + n, 1), content.slice(bytes(n)..bytes(n + 1)));
+                changes.push(LoggedChange::new(self, part, Ops::from_iter([row]), Vec::new()));
+            }
+        }
+        let own = self.clone();
+        let work = async move {
+            let mut done = Ok(());
+            for change in changes {
+                done = done.and(own.carry_out_logged(change).await);
+            }
+            drop((pins, guard));
+            done
+        };
+        self.background.finish(work).await
+    }
+
+    pub(crate) async fn write(self: &Rc<Self>, extent: Extent, data: View, old: Old) -> Result<Written, IoError> {
+        self.stripes.tally.add(|counters| counters.writes += 1);
+        self.members.serving(extent)?;
+        let mut parts = self.layout.spans(extent).flat_map(|span| self.parts(span));
+        let write = |part: Span| {
+            let data = data.slice(bytes(part.at)..bytes(part.at + part.extent.len.0));
+            self.write_part(part, data, old)
+        };
+        let mut result = Ok(());
+        if let Some(first) = parts.next() {
+            if first.extent == extent {
+                result = write(first).await;
+            } else {
+                let all = std::iter::once(first).chain(parts);
+                let mut all = stream::iter(all).map(write).buffer_unordered(PARTS_AT_ONCE);
+                while let Some(one) = all.next().await {
+                    result = result.and(one);
+                }
+            }
+        }
+        result?;
+        self.members.failures_recorded(extent).await?;
+        Ok(Written::attest())
+    }
+
+    /// A span as it is if it is of whole stripes, else cut so that each part fits into a batch.
+    fn parts(&self, span: Span) -> impl Iterator<Item = Span> + use<D> {
+        let (stripe, chunk) = (self.layout.stripe_blocks(), self.layout.chunk_blocks());
+        let ring = &self.log.state.ring;
+        let is_whole = (span.extent.start.0 % stripe, span.extent.end().0 % stripe) == (0, 0);
+        let most = if is_whole { span.extent.len.0 } else { self.logged_blocks_max(ring.batch_blocks_max()) };
+        let columns = self.layout.columns();
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let start = span.extent.start.0 + at;
+            let len = most.min(span.extent.len.0 - at);
+            let extent = Extent::new(start, len);
+            let part = Span { stripes: start / stripe..extent.end().0.div_ceil(stripe), extent, at: span.at + at };
+            assert!(
+                columns == 1 || part.stripes.end - part.stripes.start <= 1 || chunk == 0,
+                "a part is of one stripe"
+            );
+            at += len;
+            (len > 0).then_some(part)
+        })
+    }
+
+    /// Blocks that can be written through one batch, with their parity or mirrors and their records.
+    fn logged_blocks_max(&self, batch_blocks: u64) -> u64 {
+        let block = u64::from(BLOCK_BYTES);
+        let (copies, parities) = (u64::from(self.layout.copies()), u64::from(self.layout.level().parities()));
+        // A record for each block and copy is the worst case.
+        let each = (block + 32 * copies) * (1 + parities);
+        ((batch_blocks - 3) * block / each).max(1)
+    }
+
+    /// The rows that a part touches, in all columns, as the locks count them.
+    fn rows_of_part(&self, part: &Span) -> Range<u64> {
+        let chunk = self.layout.chunk_blocks();
+        let first = self.layout.locate(part.extent.start);
+        let one_column = self.layout.columns() == 1 || first.row + part.extent.len.0 <= chunk;
+        if one_column {
+            let start = first.stripe * chunk + first.row;
+            return start..start + part.extent.len.0;
+        }
+        part.stripes.start * chunk..part.stripes.end * chunk
+    }
+
+    async fn write_part(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+        assert!(part.stripes.end <= self.layout.stripes(), "a write is within the array");
+        assert_eq!(data.len(), bytes(part.extent.len.0), "data fills its part");
+        let guard = self.locks.rows_exclusive(self.rows_of_part(&part)).await;
+        self.members.serving(part.extent)?;
+        self.settle_stripes(&part.stripes).await?;
+        let is_whole = part.extent.len.0 == (part.stripes.end - part.stripes.start) * self.layout.stripe_blocks();
+        if is_whole {
+            let pins = self.checksums.hold_stripes(&part.stripes).await;
+            if old == Old::Unwanted || self.checksums.is_unwritten(&part.stripes) {
+                return self.write_fresh_stripes(part, data, pins, guard).await;
+            }
+            drop(pins);
+            if part.extent.len.0 > self.logged_blocks_max(self.log.state.ring.batch_blocks_max()) {
+                drop(guard);
+                return self.write_in_halves(part, data, old).await;
+            }
+        }
+        self.overwrite(&part, &data, guard).await
+    }
+
+    /// A whole stripe, or some, whose images do not fit into one batch.
+    async fn write_in_halves(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+        let half = part.extent.len.0 / 2;
+        let stripe = self.layout.stripe_blocks();
+        let of = |at: u64, len: u64| {
+            let extent = Extent::new(part.extent.start.0 + at, len);
+            let stripes = extent.start.0 / stripe..extent.end().0.div_ceil(stripe);
+            (Span { stripes, extent, at: part.at + at }, data.slice(bytes(at)..bytes(at + len)))
+        };
+        let ((one, first), (two, second)) = (of(0, half), of(half, part.extent.len.0 - half));
+        Box::pin(self.write_cut(one, first, old)).await?;
+        Box::pin(self.write_cut(two, second, old)).await
+    }
+
+    async fn write_cut(self: &Rc<Self>, part: Span, data: View, old: Old) -> Result<(), IoError> {
+        let most = self.log.state.ring.batch_blocks_max();
+        if part.extent.len.0 > self.logged_blocks_max(most) {
+            return self.write_in_halves(part, data, old).await;
+        }
+        self.write_part(part, data, old).await
+    }
+
+    /// Fresh writes of these stripes are in the log. The caller holds the rows.
+    pub(crate) async fn settle_stripes(self: &Rc<Self>, stripes: &Range<u64>) -> Result<(), IoError> {
+        while self.commands.fresh.holds(stripes) && !sabotage::is(Bug::OverwriteBeforeFreshLogged) {
+            self.settle_fresh().await?;
+        }
+        Ok(())
+    }
+
+    /// Changes blocks through the log. The guard travels with the work.
+    async fn overwrite(self: &Rc<Self>, part: &Span, data: &View, guard: RangeGuard) -> Result<(), IoError> {
+        let mut pins = Pins::new(&self.checksums.pages.cache);
+        let (mut ops, unknown) = if self.layout.has_parity() {
+            self.ops_with_parity(part, data, &mut pins).await?
+        } else {
+            (self.mirrored_all(part, data), Vec::new())
+        };
+        for op in &ops {
+            self.checksums.hold_more(&mut pins, op.member, op.extent()).await;
+        }
+        if sabotage::is(Bug::WrongParity) {
+            self.spoil_parity(&mut ops);
+        }
+        let change = LoggedChange::new(self, part, ops, unknown);
+        let own = self.clone();
+        let work = async move { own.carry_out_behind(change, (pins, guard)).await };
+        self.background.finish(work).await
+    }
+
+    /// Changes a bit of every parity, for the tests that must notice.
+    fn spoil_parity(&self, ops: &mut Ops) {
+        for op in ops {
+            let role = self.layout.role_of(op.start.0 / self.layout.chunk_blocks(), op.member);
+            if let (Role::P, Change::Write(view)) = (role, &mut op.change) {
+                let mut spoilt = view.clone().thaw();
+                spoilt[9] ^= 1;
+                *view = spoilt.freeze();
+            }
+        }
+    }
+
+    /// The writes of data and parity, for absent members too, and the parity that is not computed for them.
+    async fn ops_with_parity(
+        self: &Rc<Self>,
+        part: &Span,
+        data: &View,
+        pins: &mut Pins,
+    ) -> Result<(Ops, Vec<(u16, Extent)>), IoError> {
+        let stripe = part.stripes.start;
+        let ops = self.stripes.striped(part, data).await?;
+        let offset = part.extent.start.0 - stripe * self.layout.stripe_blocks();
+        let mut unknown = Vec::new();
+        for band in bands(self.layout.chunk_blocks(), offset, part.extent.len.0) {
+            for role in self.layout.parity_roles() {
+                let (member, extent) =
+                    (self.layout.member_of(stripe, role), self.layout.member_extent(stripe, band.rows));
+                if !ops.iter().any(|op| op.member == member && op.extent().overlaps(extent)) {
+                    self.checksums.hold_more(pins, member, extent).await;
+                    unknown.push((member, extent));
+                }
+            }
+        }
+        Ok((ops, unknown))
+    }
+
+    /// The writes to every copy, absent ones too.
+    fn mirrored_all(&self, part: &Span, data: &View) -> Ops {
+        let mut ops = Ops::new();
+        for piece in self.layout.pieces(part.extent) {
+            let view = data.slice(bytes(piece.at)..bytes(piece.at + piece.blocks));
+            for copy in 0..self.layout.copies() {
+                let member = self.layout.member_of(piece.place.stripe, Role::Data { column: piece.place.column, copy });
+                ops.push(Op::write(member, self.stripes.member_extent(&piece), view.clone()));
+            }
+        }
+        ops
+    }
+
+    /// All chunks of whole stripes: what is written, and its parity.
+    pub(crate) fn whole_ops(&self, part: &Span, data: &View) -> Ops {
+        if !self.layout.has_parity() {
+            return self.mirrored_all(part, data);
+        }
+        let (stripe, chunk) = (part.stripes.start, self.layout.chunk_blocks());
+        let rows = Rows::new(0, chunk);
+        let column = |n: u16| data.slice(bytes(u64::from(n) * chunk)..bytes(u64::from(n + 1) * chunk));
+        let columns: Vec<View> = (0..self.layout.columns()).map(column).collect();
+        let extent = self.layout.member_extent(stripe, rows);
+        let of = |role, view| Op::write(self.layout.member_of(stripe, role), extent, view);
+        let (p, q) = parities_of(&columns, rows, self.layout.level().parities() == 2);
+        let data = (0..).zip(columns).map(|(column, view)| of(Role::Data { column, copy: 0 }, view));
+        data.chain([of(Role::P, p)]).chain(q.map(|q| of(Role::Q, q))).collect()
+    }
+}

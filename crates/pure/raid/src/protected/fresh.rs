@@ -1,0 +1,173 @@
+//! Fresh writes: whole stripes whose old content nobody needs go straight to the members, once.
+//!
+//! Their entries are in memory only until a flush: the members are flushed, then the entries are logged. A
+//! crash before leaves the stripes unwritten, so nothing of what was in flight is ever read.
+
+use crate::checksums::cache::Pins;
+use crate::geometry::Span;
+use crate::members::{Change, Ops};
+use crate::on_disk::batch::{Records, blocks_of, record_bytes};
+use crate::on_disk::entry::{Entry, guards};
+use crate::protected::Protected;
+use crate::sabotage::{self, Bug};
+use block::{BlockDevice, Extent, IoError, View};
+use shard::RangeGuard;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+use std::task::Poll;
+
+/// The stripes of one array whose entries are not in the log.
+#[derive(Default)]
+pub(crate) struct Fresh {
+    /// With the number of members that each is laid out over.
+    stripes: RefCell<BTreeMap<u64, u16>>,
+    settling: Cell<bool>,
+    /// How often it was begun to log them, and which time was the last to end well.
+    begun: Cell<u64>,
+    settled: Cell<u64>,
+}
+
+impl Fresh {
+    /// True when one of these stripes is fresh.
+    pub(crate) fn holds(&self, stripes: &Range<u64>) -> bool {
+        self.stripes.borrow().range(stripes.clone()).next().is_some()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.stripes.borrow().len()
+    }
+}
+
+impl<D: BlockDevice + 'static> Protected<D> {
+    /// Writes whole stripes in place. Their pages are held, and nothing of them is in flight.
+    pub(crate) async fn write_fresh_stripes(
+        self: &Rc<Self>,
+        part: Span,
+        data: View,
+        pins: Pins,
+        guard: RangeGuard,
+    ) -> Result<(), IoError> {
+        let blocks = (part.stripes.end - part.stripes.start) * self.layout.stripe_blocks();
+        assert_eq!(part.extent.len.0, blocks, "only whole stripes are written fresh");
+        let own = self.clone();
+        let ops = self.whole_ops(&part, &data);
+        let work = async move {
+            let done = own.write_stripes_in_place(&part, ops).await;
+            drop((pins, guard));
+            done
+        };
+        self.background.finish(work).await?;
+        let held = self.checksums.pages.cache.borrow().dirty_max() / 2 / usize::from(self.layout.members());
+        if self.commands.fresh.len() > held.max(16) { self.settle_fresh().await } else { Ok(()) }
+    }
+
+    async fn write_stripes_in_place(self: &Rc<Self>, part: &Span, mut ops: Ops) -> Result<(), IoError> {
+        let chunk = self.layout.chunk_blocks();
+        if !self.checksums.is_unwritten(&part.stripes) && !sabotage::is(Bug::FreshOverContent) {
+            // What is torn now must not look like the old content.
+            let blocks = Extent::new(part.stripes.start * chunk, (part.stripes.end - part.stripes.start) * chunk);
+            let runs: Vec<_> = (0..self.layout.members()).map(|member| (member, blocks)).collect();
+            self.clear(&runs).await?;
+        }
+        let mut entries: Vec<(u16, u64, Entry)> = Vec::new();
+        for op in &ops {
+            let Change::Write(content) = &op.change else { continue };
+            for (block, guard) in (op.start.0..).zip(guards(content)) {
+                entries.push((
+                    op.member,
+                    block,
+                    Entry::UNWRITTEN.next(self.checksums.pages.tie(op.member, block), guard),
+                ));
+            }
+        }
+        ops.retain(|op| self.members.place(op.member).usable(op.start.0 / chunk).1);
+        let ended = self.members.perform(ops).await;
+        self.members.judge(&ended, part.extent)?;
+        let mut cache = self.checksums.pages.cache.borrow_mut();
+        entries.into_iter().for_each(|(member, block, entry)| cache.set_fresh(member, block, entry));
+        let members = self.layout.members();
+        self.commands.fresh.stripes.borrow_mut().extend(part.stripes.clone().map(|stripe| (stripe, members)));
+        Ok(())
+    }
+
+    /// Fresh writes that ended before this call are durable, and in the log.
+    pub(crate) async fn settle_fresh(self: &Rc<Self>) -> Result<(), IoError> {
+        if self.commands.fresh.len() == 0 && !self.commands.fresh.settling.get() {
+            return Ok(());
+        }
+        // All that ask while one is under way share the next.
+        let needed = self.commands.fresh.begun.get() + 1;
+        let own = self.clone();
+        let work = async move {
+            let fresh = &own.commands.fresh;
+            let leads = own.background.until(|cx| {
+                let is_done = fresh.settled.get() >= needed;
+                if is_done || !fresh.settling.get() {
+                    return Poll::Ready(!is_done);
+                }
+                own.log.state.ring.watch(cx);
+                Poll::Pending
+            });
+            if !leads.await {
+                return Ok(());
+            }
+            let this = fresh.begun.get() + 1;
+            assert!(fresh.settled.get() < this, "times are counted upwards");
+            fresh.begun.set(this);
+            fresh.settling.set(true);
+            let settled = own.log_fresh().await;
+            fresh.settling.set(false);
+            if settled.is_ok() {
+                fresh.settled.set(this);
+            }
+            own.log.state.ring.wake();
+            settled
+        };
+        self.background.finish(work).await
+    }
+
+    async fn log_fresh(self: &Rc<Self>) -> Result<(), IoError> {
+        let stripes: Vec<(u64, u16)> =
+            self.commands.fresh.stripes.borrow().iter().map(|(&stripe, &of)| (stripe, of)).collect();
+        if stripes.is_empty() {
+            return Ok(());
+        }
+        if !sabotage::is(Bug::FreshBeforeFlush) {
+            self.members.flush_those(self.members.written()).await?;
+        }
+        let each = u64::from(self.members.width()) * record_bytes(self.layout.chunk_blocks());
+        let table_bytes = (self.log.state.ring.batch_blocks_max() - 1) * u64::from(crate::BLOCK_BYTES);
+        let most = usize::try_from((table_bytes / each).max(1)).unwrap_or(usize::MAX);
+        assert!(blocks_of(each as usize, 0) <= self.log.state.ring.batch_blocks_max(), "a stripe fits into a batch");
+        for some in stripes.chunks(most) {
+            self.log_stripes(some).await?;
+        }
+        Ok(())
+    }
+
+    async fn log_stripes(self: &Rc<Self>, stripes: &[(u64, u16)]) -> Result<(), IoError> {
+        let chunk = self.layout.chunk_blocks();
+        let mut records = Records::default();
+        let mut runs: Vec<(u16, u64, Vec<Entry>)> = Vec::new();
+        for &(stripe, members) in stripes {
+            for member in 0..members {
+                let blocks = stripe * chunk..(stripe + 1) * chunk;
+                // Fresh entries are held in memory until they are logged.
+                let entries: Vec<Entry> = blocks.map(|block| self.checksums.entry(member, block)).collect();
+                records.marks(member, stripe * chunk, &entries);
+                runs.push((member, stripe * chunk, entries));
+            }
+        }
+        let ticket = self.log.commit(records).await?;
+        for (member, first, entries) in runs {
+            let mut cache = self.checksums.pages.cache.borrow_mut();
+            (first..).zip(entries).for_each(|(block, entry)| cache.set(member, block, entry));
+        }
+        let mut fresh = self.commands.fresh.stripes.borrow_mut();
+        fresh.retain(|&stripe, &mut of| stripes.binary_search(&(stripe, of)).is_err());
+        drop(ticket);
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+//! Finding one batch of the log: its table on any member, each of its images on any member, and the tables behind a place
+//! where none can be read.
+
+use super::chain::{Batch, Found};
+use crate::bounds::BLOCK_BYTES;
+use crate::checksums::Pages;
+use crate::geometry::{MemberSet, bytes};
+use crate::on_disk::batch::{Header, Kind, Record, parse, parse_header};
+use crate::on_disk::entry::{Entry, Tie};
+use crate::recovery::Recovery;
+use crate::redo::LogState;
+use crate::redo::ring::Head;
+use crate::sabotage::{self, Bug};
+use block::{BlockDevice, Buf, Extent, IoErrorKind, View};
+use futures_util::future::join_all;
+use simd::crc32c::crc32c;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+/// Blocks of each member that are looked through at once.
+const STEP_BLOCKS: u64 = 256;
+/// The largest batches that may have decayed one behind the other, and what is behind them is found nevertheless.
+const BATCHES_LOOKED_BEHIND: u64 = 8;
+
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// A table that was found, and on which member.
+pub(super) struct Seen {
+    lane: u16,
+    pub(super) header: Header,
+    records: Vec<Record>,
+    table: View,
+}
+
+/// What an image must match: the blocks that get it.
+type Expected = SmallVec<[(Tie, Entry); 2]>;
+
+impl<D: BlockDevice + 'static> Recovery<'_, D> {
+    /// The batch `number`, if it begins at `at` and some member has its table there.
+    pub(super) async fn find(&self, epoch: u64, number: u64, at: u64) -> Option<Found> {
+        let first = Extent::new(self.array.log.state.area.ring.start.0 + at, 1);
+        let members = self.array.members.in_use();
+        let read = |member| async move { (member, self.array.members.read_beside_data(member, first).await) };
+        let (mut seen, mut damaged): (Option<Seen>, _) = (None, MemberSet::NONE);
+        for (lane, block) in join_all(members.iter().map(read)).await {
+            let Some(block) = block.ok().map(block::Rope::into_view) else { continue };
+            let Some(header) = parse_header(&block) else { continue };
+            if !is_of(&self.array.log.state, &header, epoch) || (header.number, header.at) != (number, at) {
+                continue;
+            }
+            match self.table(lane, at, &header, block).await {
+                Some(found) => seen = seen.or(Some(found)),
+                None => damaged = damaged.with(lane),
+            }
+        }
+        Some(self.gather(seen?, damaged).await)
+    }
+
+    /// True when every member that the batch `number` went to does not give back the block where its table begins.
+    ///
+    /// One that went to the only member has a second table behind it. Where that was not found either, no batch is there.
+    pub(super) async fn is_table_unreadable(&self, number: u64, at: u64) -> bool {
+        let lanes = self.array.log.lanes(number, self.array.members.not_in_use(), MemberSet::NONE);
+        let tables = self.array.log.second_lane(lanes).map_or(lanes, |second| lanes.with(second));
+        if self.array.members.in_use().len() == 1 {
+            return false;
+        }
+        let first = Extent::new(self.array.log.state.area.ring.start.0 + at, 1);
+        for member in tables.iter() {
+            let read = self.array.members.read_beside_data(member, first).await;
+            if !read.is_err_and(|error| error.kind == IoErrorKind::Medium) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The table of a batch that lies at `at` of the ring of this member, where `first` is its first block.
+    async fn table(&self, lane: u16, at: u64, header: &Header, first: View) -> Option<Seen> {
+        let extent = Extent::new(self.array.log.state.area.ring.start.0 + at, header.table_blocks());
+        let table = match extent.len.0 {
+            1 => first,
+            _ => self.array.members.read_beside_data(lane, extent).await.ok()?.into_view(),
+        };
+        let records = parse(&table, header)?;
+        records.iter().all(|record| self.is_here(record)).then(|| Seen { lane, header: *header, records, table })
+    }
+
+    /// True for a record of blocks that the array has.
+    fn is_here(&self, record: &Record) -> bool {
+        if record.kind == Kind::Moved {
+            return self.array.checksums.pages.position.get().is_some();
+        }
+        let end = record.block.checked_add(record.count);
+        record.member < self.array.members.width() && end.is_some_and(|end| end <= self.array.layout.member_blocks().0)
+    }
+
+    /// The batch of this table, each image from whichever member has it as it was logged.
+    pub(super) async fn gather(&self, seen: Seen, damaged: MemberSet) -> Found {
+        let Seen { lane, header, records, table } = seen;
+        let table_blocks = header.table_blocks();
+        let expected = expected_of(&self.array.checksums.pages, &records, &header);
+        let mut images: Vec<Option<u16>> = vec![None; expected.len()];
+        let mut all = Buf::zeroed(bytes(u64::from(header.blocks)));
+        all[..table.len()].copy_from_slice(&table);
+        if let Some(second) = header.second_table() {
+            let at = bytes(second - header.at);
+            all[at..at + table.len()].copy_from_slice(&table);
+        }
+        let extent =
+            Extent::new(self.array.log.state.area.ring.start.0 + header.at + table_blocks, expected.len() as u64);
+        let others = self.array.members.in_use().iter().filter(|&member| member != lane);
+        let mut unreadable = vec![false; expected.len()];
+        let (mut missed, mut lanes) = (false, std::iter::once(lane).chain(others));
+        while images.iter().any(Option::is_none)
+            && let Some(member) = lanes.next()
+        {
+            let found = self.read_each(member, extent).await;
+            unreadable.iter_mut().zip(&found).for_each(|(is, found)| *is |= found.is_none());
+            for (((image, expected), found), into) in
+                images.iter_mut().zip(&expected).zip(found).zip(all[table.len()..].chunks_exact_mut(BLOCK))
+            {
+                let Some(found) = found.filter(|_| image.is_none()) else { continue };
+                if is_right(expected, &found) {
+                    *image = Some(member);
+                    into.copy_from_slice(&found);
+                }
+            }
+            missed |= member == lane && images.iter().any(Option::is_none);
+        }
+        let damaged = if missed { damaged.with(lane) } else { damaged };
+        let (number, at, blocks) = (header.number, header.at, u64::from(header.blocks));
+        let is_unreadable =
+            images.iter().zip(unreadable).any(|(image, is_unreadable)| image.is_none() && is_unreadable);
+        let batch = Batch { number, at, blocks, table_blocks, records, images, damaged, is_unreadable };
+        Found { batch, settled: header.settled, bytes: all.freeze() }
+    }
+
+    /// The blocks that a member can read, one by one where it cannot read all.
+    async fn read_each(&self, member: u16, extent: Extent) -> Vec<Option<View>> {
+        let mut found = Vec::new();
+        if let Ok(rope) = self.array.members.read_beside_data(member, extent).await {
+            let whole = rope.into_view();
+            found.extend((0..whole.len()).step_by(BLOCK).map(|at| Some(whole.slice(at..at + BLOCK))));
+            return found;
+        }
+        for block in extent.start.0..extent.end().0 {
+            let one = self.array.members.read_beside_data(member, Extent::new(block, 1)).await;
+            found.push(one.ok().map(block::Rope::into_view));
+        }
+        found
+    }
+
+    /// The tables of batches from the one at `head` on, by their numbers, wherever they lie behind it: of the batch at
+    /// `head` only the second one, for the first cannot be read.
+    pub(super) async fn look_behind(&self, epoch: u64, head: Head) -> BTreeMap<u64, Seen> {
+        let ring = self.array.log.state.ring.blocks;
+        let most = (BATCHES_LOOKED_BEHIND * self.array.log.state.ring.batch_blocks_max()).min(ring);
+        let numbers = head.number..=head.number + most;
+        let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
+        let mut looked = 0;
+        while looked < most {
+            let at = (head.at + looked) % ring;
+            let step = STEP_BLOCKS.min(most - looked).min(ring - at);
+            let extent = Extent::new(self.array.log.state.area.ring.start.0 + at, step);
+            let members = self.array.members.in_use();
+            let read = |member| async move { (member, self.read_each(member, extent).await) };
+            for (lane, blocks) in join_all(members.iter().map(read)).await {
+                for (at, block) in (at..).zip(blocks) {
+                    let Some((block, header)) = block.and_then(|block| Some((block.clone(), parse_header(&block)?)))
+                    else {
+                        continue;
+                    };
+                    let is_table = header.at == at || header.second_table() == Some(at);
+                    let is_new = numbers.contains(&header.number) && !seen.contains_key(&header.number);
+                    if !is_table || !is_new || !is_of(&self.array.log.state, &header, epoch) {
+                        continue;
+                    }
+                    if let Some(found) = self.table(lane, at, &header, block).await {
+                        seen.insert(header.number, found);
+                    }
+                }
+            }
+            looked += step;
+        }
+        seen
+    }
+}
+
+/// True for a batch of this epoch of the array's log that fits into the ring.
+fn is_of(log: &LogState, header: &Header, epoch: u64) -> bool {
+    let end = header.at.checked_add(u64::from(header.blocks));
+    header.id == log.id
+        && (header.epoch == epoch || sabotage::is(Bug::AnyEpoch))
+        && end.is_some_and(|end| end <= log.ring.blocks)
+}
+
+/// What each image of a batch must match.
+fn expected_of(pages: &Pages, records: &[Record], header: &Header) -> Vec<Expected> {
+    let tables = header.table_blocks() * if header.twice { 2 } else { 1 };
+    let count = usize::try_from(u64::from(header.blocks) - tables).expect("a batch fits in memory");
+    let mut expected: Vec<Expected> = vec![Expected::new(); count];
+    for record in records {
+        let Some(first) = record.image else { continue };
+        for ((block, &entry), image) in (record.block..).zip(&record.new).zip(first - header.table_blocks()..) {
+            if let Some(of) = usize::try_from(image).ok().and_then(|image| expected.get_mut(image)) {
+                of.push((pages.tie(record.member, block), entry));
+            }
+        }
+    }
+    expected
+}
+
+fn is_right(expected: &Expected, image: &[u8]) -> bool {
+    let guard = crc32c(image);
+    sabotage::is(Bug::TornBatch) || expected.iter().all(|(tie, entry)| entry.matches(*tie, guard))
+}

@@ -1,0 +1,88 @@
+//! Writes by sum that had not ended: each copy has the new content, the old, or neither, and is asked.
+
+use super::{Last, Lasts};
+use crate::on_disk::entry::{Entry, guards};
+use crate::recovery::Recovery;
+use crate::sabotage::{self, Bug};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
+use std::collections::BTreeSet;
+
+/// What was found of one copy.
+struct Copy {
+    member: u16,
+    content: Option<View>,
+    has_new: bool,
+    has_old: bool,
+}
+
+impl<D: BlockDevice + 'static> Recovery<'_, D> {
+    /// The copies of every block agree, on the newest content that any of them has; how many blocks were judged.
+    pub(super) async fn judge_unended(&self, lasts: &mut Lasts) -> Result<u64, IoError> {
+        let copies = self.array.layout.copies();
+        let open = lasts.iter().filter(|(_, last)| last.old.is_some());
+        let open: BTreeSet<(u16, u64)> = open.map(|(&(member, block), _)| (member / copies, block)).collect();
+        if sabotage::is(Bug::NoJudge) {
+            return Ok(0);
+        }
+        for &(pair, block) in &open {
+            self.judge_block(lasts, pair, block).await?;
+        }
+        self.array.members.failures_recorded(Extent::default()).await?;
+        Ok(open.len() as u64)
+    }
+
+    async fn judge_block(&self, lasts: &mut Lasts, pair: u16, block: u64) -> Result<(), IoError> {
+        let copies = self.array.layout.copies();
+        let mut found = Vec::new();
+        for member in pair * copies..(pair + 1) * copies {
+            let Some(&last) = lasts.get(&(member, block)) else { continue };
+            if self.array.members.in_use().contains(member) {
+                found.push(self.look_at_copy(member, block, last).await);
+            }
+        }
+        let newest = found.iter().position(|copy| copy.has_new);
+        let right = newest.or_else(|| found.iter().position(|copy| copy.has_old));
+        for member in pair * copies..(pair + 1) * copies {
+            let Some(last) = lasts.get_mut(&(member, block)) else { continue };
+            last.new = match (newest, right, last.old) {
+                (Some(_), ..) => last.new,
+                (None, Some(_), Some(old)) => old,
+                // Torn on the only copy: nobody knows it, and nobody is told something else.
+                _ => Entry::LOST,
+            };
+        }
+        let Some(right) = right else { return Ok(()) };
+        let Some(content) = found[right].content.clone() else { return Ok(()) };
+        for copy in &found {
+            let is_right = if newest.is_some() { copy.has_new } else { copy.has_old };
+            if is_right {
+                continue;
+            }
+            match self.array.members.place(copy.member).write(Lba(block), content.clone()).await {
+                Err(error) if error.kind != IoErrorKind::Medium || self.array.members.spares(copy.member) => {
+                    self.array.members.lose(copy.member, error);
+                    self.array.members.serving(Extent::default())?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn look_at_copy(&self, member: u16, block: u64, last: Last) -> Copy {
+        let content =
+            self.array.members.read_data(member, Extent::new(block, 1)).await.ok().map(block::Rope::into_view);
+        let guard = content.as_ref().and_then(|content| guards(content).next());
+        let tie = self.array.checksums.pages.tie(member, block);
+        let is = |entry: Entry| guard.is_some_and(|guard| entry.matches(tie, guard));
+        let old = last.old.unwrap_or(last.new);
+        // Never written before: whatever is there now, it reads as zeros again.
+        let has_old = old.is_unwritten() || is(old);
+        Copy {
+            member,
+            has_new: is(last.new),
+            has_old,
+            content: content.filter(|_| !old.is_unwritten() || is(last.new)),
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The steps of a reshape: a few stripes of the new layout at a time, each step in one batch of the log or not at all.
+//!
+//! Where the new stripes lie on blocks that are not moved yet (the first stripes), their content is in the batch.
+//! Further on they lie where everything has been moved, are written there first, and only their entries are in it.
+
+use super::placed::Placed;
+use crate::bounds::BLOCK_BYTES;
+use crate::geometry::Rows;
+use crate::members::{Op, Ops};
+use crate::on_disk::anchor::Reshape;
+use crate::on_disk::batch::{HEADER_BYTES, Records, blocks_of, record_bytes};
+use crate::on_disk::entry::Entry;
+use crate::on_disk::page;
+use crate::reshaping::Reshaping;
+use crate::sabotage::{self, Bug};
+use block::{BlockDevice, Extent, IoError};
+use futures_util::future::join_all;
+use shard::RangeGuard;
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Blocks of each member that are passed over at a time where nothing was ever written.
+const QUIET_BLOCKS: u64 = 4096;
+
+impl<D: BlockDevice + 'static> Reshaping<D> {
+    /// The next stripes are laid out anew; false when there were none left.
+    pub(crate) async fn move_step(self: &Rc<Self>) -> Result<bool, IoError> {
+        self.new.members.serving(Extent::default())?;
+        let (first, all) = (self.moved_stripes(), self.new.layout.stripes());
+        if first == all {
+            return Ok(false);
+        }
+        let stripes = first..first + self.stripes_at_once(first).min(all - first);
+        let guards = self.lock_step(&stripes).await;
+        let own = self.clone();
+        let work = async move {
+            let moved = own.move_stripes(stripes).await;
+            drop(guards);
+            moved
+        };
+        self.new.background.finish(work).await?;
+        self.new.members.failures_recorded(Extent::default()).await?;
+        Ok(true)
+    }
+
+    /// The stripe that had begun to be moved when the array stopped is moved whole. Nobody is served yet.
+    pub(crate) async fn end_begun_stripe(self: &Rc<Self>) -> Result<(), IoError> {
+        let rows = self.new.checksums.pages.position.get().map_or(0, |reshape| reshape.rows);
+        if rows.is_multiple_of(self.new.layout.chunk_blocks()) || sabotage::is(Bug::BegunStripeLeft) {
+            return Ok(());
+        }
+        self.move_step().await?;
+        self.new.log.checkpoint().await
+    }
+
+    /// How many stripes are moved in one step: as many as lie where everything has been moved, within bounds.
+    fn stripes_at_once(&self, first: u64) -> u64 {
+        let (chunk, old) = (self.new.layout.chunk_blocks(), &self.old.layout);
+        // All of the old layout's blocks before the position's own have left, so these stripes are vacant.
+        let vacant = (self.moved_blocks() / old.stripe_blocks()).saturating_sub(first);
+        let quiet = (QUIET_BLOCKS / chunk).max(1).min(vacant);
+        if quiet > 0 && self.is_quiet(&(first..first + quiet)) {
+            return quiet;
+        }
+        vacant.min(self.stripes_of_entries()).max(1)
+    }
+
+    /// Stripes whose entries fit into one batch, and whose content into memory.
+    fn stripes_of_entries(&self) -> u64 {
+        let chunk = self.new.layout.chunk_blocks();
+        let table_bytes = (self.new.log.state.ring.batch_blocks_max() - 1) * u64::from(BLOCK_BYTES) - record_bytes(0);
+        let most = table_bytes / (u64::from(self.new.layout.members()) * record_bytes(chunk));
+        let step = self.new.layout.steps(0..u64::MAX).next().map_or(1, |step| step.end);
+        most.min(step).max(1)
+    }
+
+    /// True when none of the blocks that these stripes get was ever written, and none where they lie.
+    fn is_quiet(&self, stripes: &Range<u64>) -> bool {
+        let chunk = self.new.layout.chunk_blocks();
+        let pages = |stripes: &Range<u64>| {
+            page::pages_of(Extent::new(stripes.start * chunk, (stripes.end - stripes.start) * chunk))
+        };
+        let is_unwritten = |page: u64| {
+            let mut none = !self.new.checksums.pages.is_used(page);
+            let mut pages = self.new.checksums.pages.cache.borrow_mut();
+            for member in 0..self.new.members.width() {
+                // A page that is neither on disk nor in memory has nothing.
+                let see = |_, entries: &[Entry]| none &= entries.iter().all(|entry| entry.is_unwritten());
+                let _ = pages.visit(member, page::blocks_of(page), see);
+            }
+            none
+        };
+        let sources = self.sources(stripes);
+        [stripes, &sources].into_iter().filter(|range| !range.is_empty()).flat_map(pages).all(is_unwritten)
+    }
+
+    /// The stripes of the old layout that have the blocks of these.
+    fn sources(&self, stripes: &Range<u64>) -> Range<u64> {
+        let (new, old) = (self.new.layout.stripe_blocks(), &self.old.layout);
+        let blocks = (stripes.start * new).min(old.blocks().0)..(stripes.end * new).min(old.blocks().0);
+        blocks.start / old.stripe_blocks()..blocks.end.div_ceil(old.stripe_blocks())
+    }
+
+    /// Nobody else uses the blocks that are moved, nor the rows of either layout.
+    async fn lock_step(&self, stripes: &Range<u64>) -> Vec<RangeGuard> {
+        let blocks = self.new.layout.stripe_blocks();
+        let blocks = self.lock_blocks(stripes.start * blocks..stripes.end * blocks, true).await;
+        let sources = self.sources(stripes);
+        if sources.start < stripes.end {
+            let rows = self.new.locks.exclusive(stripes.start.min(sources.start)..stripes.end.max(sources.end)).await;
+            return vec![blocks, rows];
+        }
+        let target = self.new.locks.exclusive(stripes.clone()).await;
+        vec![blocks, target, self.new.locks.exclusive(sources).await]
+    }
+
+    async fn move_stripes(self: &Rc<Self>, mut stripes: Range<u64>) -> Result<(), IoError> {
+        self.new.members.serving(Extent::default())?;
+        let sources = self.sources(&stripes);
+        self.old.settle_stripes(&sources).await?;
+        if self.is_quiet(&stripes) {
+            return self.pass_over(stripes).await;
+        }
+        // Something may have been written since it was seen that nothing was.
+        stripes.end = stripes.end.min(stripes.start + self.stripes_of_entries());
+        let sources = self.sources(&stripes);
+        let _pins = self.new.checksums.hold_stripes(&stripes).await;
+        if sources.start >= stripes.end || sources.is_empty() {
+            return self.move_to_vacant(stripes).await;
+        }
+        assert_eq!(stripes.end - stripes.start, 1, "stripes over blocks that are still there are moved one by one");
+        let moved = self.move_in_place(stripes.start).await;
+        let rows = self.new.checksums.pages.position.get().map_or(0, |reshape| reshape.rows);
+        self.torn.set(moved.is_err() && !rows.is_multiple_of(self.new.layout.chunk_blocks()));
+        moved
+    }
+
+    /// Nothing is there, and nothing comes.
+    async fn pass_over(self: &Rc<Self>, stripes: Range<u64>) -> Result<(), IoError> {
+        let row = stripes.end * self.new.layout.chunk_blocks();
+        let mut records = Records::default();
+        records.moved(row);
+        let ticket = self.new.log.commit(records).await?;
+        self.advance(row);
+        drop(ticket);
+        Ok(())
+    }
+
+    /// The stripes are written where nothing is any more, then in the log.
+    async fn move_to_vacant(self: &Rc<Self>, stripes: Range<u64>) -> Result<(), IoError> {
+        let rows = self.new.layout.all_rows();
+        let place = |stripe| self.place(stripe, rows);
+        let mut placed = Vec::new();
+        for stripe in join_all(stripes.clone().map(place)).await {
+            placed.extend(stripe?);
+        }
+        let row = stripes.end * self.new.layout.chunk_blocks();
+        let mut records = Records::default();
+        if !sabotage::is(Bug::MovedWithoutEntries) {
+            let is_tail = sabotage::is(Bug::TailNotCleared);
+            let all = placed.iter().filter(|placed| !is_tail || placed.has_content());
+            all.for_each(|placed| placed.log_entries(&mut records));
+        }
+        records.moved(row);
+        if sabotage::is(Bug::MovedBeforeFlush) {
+            let ticket = self.new.log.commit(records).await?;
+            self.write_placed(&placed).await?;
+            self.adopt(&placed, row);
+            drop(ticket);
+            return Ok(());
+        }
+        self.write_placed(&placed).await?;
+        self.new.members.flush_those(self.new.members.written()).await?;
+        let ticket = self.new.log.commit(records).await?;
+        self.adopt(&placed, row);
+        drop(ticket);
+        Ok(())
+    }
+
+    /// The stripe is in the log, as many rows at a time as fit into a batch, then in place.
+    async fn move_in_place(self: &Rc<Self>, stripe: u64) -> Result<(), IoError> {
+        let (chunk, most) = (self.new.layout.chunk_blocks(), self.rows_of_images());
+        let mut at = self.new.checksums.pages.position.get().map_or(0, |reshape| reshape.rows) - stripe * chunk;
+        while at < chunk {
+            let rows = Rows::new(at, chunk.min(at + most));
+            let placed = self.place(stripe, rows).await?;
+            let row = stripe * chunk + rows.end;
+            let mut records = Records::default();
+            for placed in &placed {
+                let (_, is_written) = self.new.members.place(placed.member).usable(stripe);
+                match sabotage::is(Bug::MovedWithoutImages) {
+                    true => placed.log_entries(&mut records),
+                    false => placed.log_images(&mut records, is_written),
+                }
+            }
+            records.moved(row);
+            let ticket = self.new.log.commit(records).await?;
+            let written = self.write_placed(&placed).await;
+            self.adopt(&placed, row);
+            drop(ticket);
+            written?;
+            at = rows.end;
+        }
+        Ok(())
+    }
+
+    /// Rows of which all members' images fit into one batch.
+    fn rows_of_images(&self) -> u64 {
+        let (members, most) = (u64::from(self.new.layout.members()), self.new.log.state.ring.batch_blocks_max());
+        let fits = |rows: u64| {
+            let table = HEADER_BYTES as u64 + record_bytes(0) + members * rows * record_bytes(1);
+            blocks_of(usize::try_from(table).unwrap_or(usize::MAX), members * rows) <= most
+        };
+        (1..=self.new.layout.chunk_blocks()).take_while(|&rows| fits(rows)).last().unwrap_or(1)
+    }
+
+    async fn write_placed(self: &Rc<Self>, placed: &[Placed]) -> Result<(), IoError> {
+        let chunk = self.new.layout.chunk_blocks();
+        let is_written = |placed: &&Placed| {
+            placed.has_content() && self.new.members.place(placed.member).usable(placed.block / chunk).1
+        };
+        let op = |placed: &Placed| Op::write(placed.member, placed.extent(), placed.content.clone());
+        let ops: Ops = placed.iter().filter(is_written).map(op).collect();
+        let ended = self.new.members.perform(ops).await;
+        self.new.members.judge(&ended, Extent::default())
+    }
+
+    /// What was logged is so: the entries, and the position with them.
+    fn adopt(&self, placed: &[Placed], row: u64) {
+        let mut cache = self.new.checksums.pages.cache.borrow_mut();
+        for placed in placed {
+            for (block, &entry) in (placed.block..).zip(&placed.entries) {
+                cache.set(placed.member, block, entry);
+            }
+        }
+        drop(cache);
+        self.advance(row);
+    }
+
+    /// Rows before this one have been moved.
+    ///
+    /// *Panics*: when the position would go back.
+    fn advance(&self, rows: u64) {
+        let position = &self.new.checksums.pages.position;
+        let reshape = position.get().expect("a reshape is under way");
+        assert!(reshape.rows <= rows, "what has been moved stays so");
+        position.set(Some(Reshape { rows, ..reshape }));
+    }
+}

@@ -1,0 +1,143 @@
+//! Rows of a stripe as the new layout has them: read where the old layout has the blocks, with parity computed anew.
+
+use crate::geometry::{MemberSet, Role, Rows, bytes};
+use crate::on_disk::batch::Records;
+use crate::on_disk::entry::{Entry, guards};
+use crate::reshaping::Reshaping;
+use crate::stripes::parities_of;
+use block::{BlockDevice, Buf, Extent, IoError, View};
+use std::rc::Rc;
+
+/// What a block of the new stripe is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Unwritten,
+    Known,
+    Lost,
+}
+
+/// Rows of one member's chunk on their way to it.
+pub(super) struct Placed {
+    pub(super) member: u16,
+    pub(super) block: u64,
+    pub(super) entries: Vec<Entry>,
+    pub(super) content: View,
+}
+
+impl Placed {
+    pub(super) fn extent(&self) -> Extent {
+        Extent::new(self.block, self.entries.len() as u64)
+    }
+
+    /// True when there is something to be written.
+    pub(super) fn has_content(&self) -> bool {
+        self.entries.iter().any(|entry| entry.is_known() && !entry.is_unwritten())
+    }
+
+    /// The blocks get these entries, and their content is in the log.
+    pub(super) fn log_images(&self, records: &mut Records, is_written: bool) {
+        for (n, entry) in (0..).zip(&self.entries) {
+            let has_image = is_written && entry.is_known() && !entry.is_unwritten();
+            let block = self.block + n;
+            match has_image {
+                true => records.image(self.member, block, &[*entry], &self.content.slice(bytes(n)..bytes(n + 1))),
+                false => records.marks(self.member, block, &[*entry]),
+            }
+        }
+    }
+
+    /// The blocks get these entries.
+    pub(super) fn log_entries(&self, records: &mut Records) {
+        if self.entries.iter().all(|entry| entry.is_unwritten()) {
+            records.clear(self.member, self.block, self.entries.len() as u64);
+        } else {
+            records.marks(self.member, self.block, &self.entries);
+        }
+    }
+}
+
+impl<D: BlockDevice + 'static> Reshaping<D> {
+    /// What changes of the rows of all members in `stripe` of this layout. The caller holds the rows in both layouts, and the pages
+    /// of the new stripe.
+    ///
+    /// What nobody can give back is lost in its new place, too. *Errors*: `Gone` when the array has stopped.
+    pub(super) async fn place(self: &Rc<Self>, stripe: u64, rows: Rows) -> Result<Vec<Placed>, IoError> {
+        let (mut columns, mut are) = (Vec::new(), Vec::new());
+        for column in 0..self.new.layout.columns() {
+            let chunk = stripe * u64::from(self.new.layout.columns()) + u64::from(column);
+            let (content, is) = self.fetch(chunk, rows).await?;
+            columns.push(content);
+            are.push(is);
+        }
+        let (p, q) = parities_of(&columns, rows, self.new.layout.level().parities() == 2);
+        // Parity of blocks that were never written is not written either.
+        let row_is = |row: usize| match are.iter().all(|is| is[row] == Is::Unwritten) {
+            true => Is::Unwritten,
+            false => Is::Known,
+        };
+        let parity_is: Vec<Is> = (0..rows.len() as usize).map(row_is).collect();
+        let data = (0..).zip(columns).map(|(column, view)| (Role::Data { column, copy: 0 }, view));
+        let parities = [(Role::P, Some(p)), (Role::Q, q)].into_iter().filter_map(|(role, view)| Some((role, view?)));
+        let mut placed = Vec::new();
+        for ((role, content), is) in data.chain(parities).zip(are.into_iter().chain([parity_is.clone(), parity_is])) {
+            let member = self.new.layout.member_of(stripe, role);
+            let block = self.new.layout.member_extent(stripe, rows).start.0;
+            let entries = (block..).zip(guards(&content)).zip(is).map(|((block, guard), is)| match is {
+                Is::Unwritten => Entry::UNWRITTEN,
+                Is::Lost => Entry::LOST,
+                Is::Known => {
+                    self.new.checksums.entry(member, block).next(self.new.checksums.pages.tie(member, block), guard)
+                }
+            });
+            let entries: Vec<Entry> = entries.collect();
+            // What was unwritten and stays so needs no record, and no page.
+            let changes = (block..).zip(&entries).any(|(block, &new)| self.new.checksums.entry(member, block) != new);
+            if changes {
+                placed.push(Placed { member, block, entries, content });
+            }
+        }
+        Ok(placed)
+    }
+
+    /// Rows of a data chunk of the array, from where the old layout has it, and what each is.
+    async fn fetch(&self, chunk: u64, rows: Rows) -> Result<(View, Vec<Is>), IoError> {
+        let old = &self.old;
+        let (stripe, column) = (chunk / u64::from(old.layout.columns()), chunk % u64::from(old.layout.columns()));
+        let mut are = vec![Is::Unwritten; rows.len() as usize];
+        if stripe >= old.layout.stripes() {
+            return Ok((self.new.checksums.pages.zeros(bytes(rows.len())), are));
+        }
+        let column = u16::try_from(column).expect("a stripe has fewer columns than members");
+        let role = Role::Data { column, copy: 0 };
+        let (member, extent) = (old.layout.member_of(stripe, role), old.layout.member_extent(stripe, rows));
+        let pins = old.checksums.hold_pages(member, extent).await;
+        for (is, block) in are.iter_mut().zip(extent.start.0..) {
+            if !old.checksums.entry(member, block).is_unwritten() {
+                *is = Is::Known;
+            }
+        }
+        drop(pins);
+        if are.iter().all(|&is| is == Is::Unwritten) {
+            return Ok((self.new.checksums.pages.zeros(bytes(rows.len())), are));
+        }
+        let salvaged = old.stripes.salvage(stripe, role, rows, MemberSet::NONE).await;
+        self.new.members.serving(extent)?;
+        old.stripes.tell(stripe, column, &salvaged);
+        if let [whole] = &salvaged[..]
+            && let Ok(view) = &whole.content
+        {
+            return Ok((view.clone(), are));
+        }
+        let mut content = Buf::zeroed(bytes(rows.len()));
+        for part in salvaged {
+            match part.content {
+                Ok(view) => content[rows.bytes_of(part.rows)].copy_from_slice(&view),
+                Err(_) => {
+                    let lost = part.rows.start - rows.start..part.rows.end - rows.start;
+                    are[lost.start as usize..lost.end as usize].fill(Is::Lost);
+                }
+            }
+        }
+        Ok((content.freeze(), are))
+    }
+}

@@ -1,0 +1,83 @@
+//! The new parity of a band: pure arithmetic over what is written and what was read.
+
+use crate::geometry::{Band, Role, Rows, bytes};
+use crate::stripes::restore::Loaded;
+use block::{Buf, View};
+use smallvec::SmallVec;
+
+type Slices<'a> = SmallVec<[Option<&'a [u8]>; 16]>;
+
+/// P and Q, as far as they were read, changed by the difference between old and new data.
+pub(super) fn changed(band: &Band, data: &View, loaded: Loaded) -> (Option<View>, Option<View>) {
+    let (mut p, mut q) = (None, None);
+    let mut deltas: SmallVec<[(u16, Rows, Buf); 8]> = SmallVec::new();
+    for (read, view) in loaded {
+        match read.role {
+            Role::P => p = Some(view.thaw()),
+            Role::Q => q = Some(view.thaw()),
+            Role::Data { column, .. } => deltas.push((column, read.rows, view.thaw())),
+        }
+    }
+    for (column, rows, delta) in &mut deltas {
+        let touch = band.touches.iter().find(|touch| touch.column == *column).expect("only touched columns are read");
+        simd::xor::xor_into(delta, &super::parity_write::new_content(data, touch));
+        let at = band.rows.bytes_of(*rows);
+        if let Some(p) = &mut p {
+            simd::xor::xor_into(&mut p[at.clone()], delta);
+        }
+        if let Some(q) = &mut q {
+            simd::parity::update_q(&mut q[at], delta, usize::from(*column));
+        }
+    }
+    (p.map(Buf::freeze), q.map(Buf::freeze))
+}
+
+/// P and Q, where they are wanted, of what is written and, beside it, the `old` content that was read.
+pub(super) fn computed(band: &Band, data: &View, old: &Loaded, wanted: (bool, bool)) -> (Option<View>, Option<View>) {
+    let len = bytes(band.rows.len());
+    let mut p = Buf::recycled(len);
+    let mut q = wanted.1.then(|| Buf::recycled(len));
+    for rows in segments(band) {
+        let columns = columns_of(band, data, old, rows);
+        let at = band.rows.bytes_of(rows);
+        match &mut q {
+            Some(q) => simd::parity::pq(&columns, &mut p[at.clone()], &mut q[at]),
+            None => {
+                let columns: SmallVec<[&[u8]; 16]> = columns.into_iter().flatten().collect();
+                simd::xor::xor(&columns, &mut p[at]);
+            }
+        }
+    }
+    (wanted.0.then(|| p.freeze()), q.map(Buf::freeze))
+}
+
+/// Cuts the band where a column begins or ceases to be written: between cuts each column has one source.
+fn segments(band: &Band) -> SmallVec<[Rows; 3]> {
+    let mut cuts: SmallVec<[u64; 8]> = SmallVec::from_slice(&[band.rows.start, band.rows.end]);
+    cuts.extend(band.touches.iter().flat_map(|touch| [touch.rows.start, touch.rows.end]));
+    cuts.sort_unstable();
+    cuts.dedup();
+    cuts.windows(2).map(|pair| Rows::new(pair[0], pair[1])).collect()
+}
+
+/// The content that each column will have in `rows`.
+fn columns_of<'a>(band: &Band, data: &'a View, old: &'a Loaded, rows: Rows) -> Slices<'a> {
+    let mut columns: Slices<'a> = SmallVec::new();
+    let mut put = |column: u16, content: &'a [u8]| {
+        let column = usize::from(column);
+        columns.resize(columns.len().max(column + 1), None);
+        columns[column] = Some(content);
+    };
+    for (read, view) in old {
+        if let Role::Data { column, .. } = read.role
+            && read.rows.contains(rows)
+        {
+            put(column, &view[read.rows.bytes_of(rows)]);
+        }
+    }
+    for touch in band.touches.iter().filter(|touch| touch.rows.contains(rows)) {
+        let from = touch.at + rows.start - touch.rows.start;
+        put(touch.column, &data[bytes(from)..bytes(from + rows.len())]);
+    }
+    columns
+}

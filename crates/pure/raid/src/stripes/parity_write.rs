@@ -1,0 +1,121 @@
+//! Writes: to every copy, or with parity kept right; one stripe's writes under its lock, to the end.
+
+use crate::geometry::{Band, MemberSet, Role, Rows, Span, Touch, bands, bytes};
+use crate::members::{Op, Ops};
+use crate::plan::{self, Kind, Parity, Sight};
+use crate::stripes::Stripes;
+use crate::stripes::restore::{Columns, Loaded, complete};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
+use futures_util::stream::{self, StreamExt};
+use std::rc::Rc;
+
+/// Stripes of one command that are written at once.
+const STRIPES_AT_ONCE: usize = 16;
+
+impl<D: BlockDevice + 'static> Stripes<D> {
+    /// Does `work` for every span of `extent`, several at once; the first error when all have ended.
+    pub(crate) async fn for_spans<F>(&self, extent: Extent, work: impl Fn(Span) -> F) -> Result<(), IoError>
+    where
+        F: Future<Output = Result<(), IoError>>,
+    {
+        let mut spans = self.layout.spans(extent);
+        let Some(first) = spans.next() else { return Ok(()) };
+        if first.extent == extent {
+            return work(first).await;
+        }
+        let mut all = stream::iter(std::iter::once(first).chain(spans)).map(work).buffer_unordered(STRIPES_AT_ONCE);
+        let mut result = Ok(());
+        while let Some(one) = all.next().await {
+            result = result.and(one);
+        }
+        result
+    }
+
+    /// The writes of data and parity to one stripe, after the reads that they need.
+    pub(crate) async fn striped(self: &Rc<Self>, span: &Span, data: &View) -> Result<Ops, IoError> {
+        let stripe = span.stripes.start;
+        let offset = span.extent.start.0 - stripe * self.layout.stripe_blocks();
+        let mut ops = Ops::new();
+        for band in bands(self.layout.chunk_blocks(), offset, span.extent.len.0) {
+            ops.extend(self.banded(stripe, &band, data).await.map_err(|error| {
+                let kind = if self.members.stopped_by().is_some() { IoErrorKind::Gone } else { IoErrorKind::Medium };
+                IoError { kind, extent: span.extent, member: error.member }
+            })?);
+        }
+        Ok(ops)
+    }
+
+    /// Plans again, without them, as long as members turn out not to be readable.
+    async fn banded(self: &Rc<Self>, stripe: u64, band: &Band, data: &View) -> Result<Ops, IoError> {
+        let mut blind = MemberSet::NONE;
+        let mut reason = IoError::new(IoErrorKind::Medium, Extent::default());
+        loop {
+            let sight = self.sight(stripe, blind);
+            let Some(plan) = plan::choose(band, &sight) else { return Err(reason) };
+            match self.load(stripe, &plan.reads).await {
+                Ok(loaded) => {
+                    if plan.kind == Kind::Restore
+                        && let Some(disproved) = self.disproved(stripe, &sight, band.rows, &loaded).await
+                    {
+                        blind = disproved.beside(blind);
+                        reason = disproved.error;
+                        continue;
+                    }
+                    let ops = self.writes_of(stripe, band, data, (plan.kind, &sight), loaded);
+                    self.tally.plan(plan.kind, plan.reads.len(), ops.len());
+                    return Ok(ops);
+                }
+                Err(blinded) => {
+                    blind = blinded.beside(blind);
+                    reason = blinded.error;
+                }
+            }
+        }
+    }
+
+    fn writes_of(&self, stripe: u64, band: &Band, data: &View, plan: (Kind, &Sight), loaded: Loaded) -> Ops {
+        let (kind, sight) = plan;
+        let mut ops = Ops::new();
+        let write = self.members.usable(stripe).write;
+        let mut add = |role, rows, view| {
+            let member = self.layout.member_of(stripe, role);
+            if write.contains(member) || self.protection.is_some() {
+                // The log takes what absent members should hold, too.
+                ops.push(Op::write(member, self.layout.member_extent(stripe, rows), view));
+            }
+        };
+        for touch in &band.touches {
+            add(Role::Data { column: touch.column, copy: 0 }, touch.rows, new_content(data, touch));
+        }
+        let (p, q) = match kind {
+            Kind::Unprotected => (None, None),
+            Kind::ReadModifyWrite => super::parity::changed(band, data, loaded),
+            Kind::FullStripe | Kind::Reconstruct => self.computed(band, data, sight, &loaded),
+            Kind::Restore => {
+                let columns = complete(sight, band.rows, loaded);
+                self.computed(band, data, sight, &as_loaded(columns, band.rows))
+            }
+        };
+        for (role, view) in [(Role::P, p), (Role::Q, q)] {
+            if let Some(view) = view {
+                add(role, band.rows, view);
+            }
+        }
+        ops
+    }
+
+    fn computed(&self, band: &Band, data: &View, sight: &Sight, old: &Loaded) -> (Option<View>, Option<View>) {
+        let (p, q) = (sight.p != Parity::Absent, sight.q != Parity::Absent);
+        super::parity::computed(band, data, old, (p, q))
+    }
+}
+
+/// The bytes that `touch` writes.
+pub(super) fn new_content(data: &View, touch: &Touch) -> View {
+    data.slice(bytes(touch.at)..bytes(touch.at + touch.rows.len()))
+}
+
+fn as_loaded(columns: Columns, rows: Rows) -> Loaded {
+    let read = |column| plan::Read { role: Role::Data { column, copy: 0 }, rows };
+    (0..).zip(columns).map(|(column, view)| (read(column), view)).collect()
+}
