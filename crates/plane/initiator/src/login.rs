@@ -4,6 +4,7 @@
 //! never put a secret into an error.
 
 use crate::wire::turn;
+use futures_util::future::{Either, select};
 use iscsi::initiator::{Config, Connection, Event};
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::Isid;
@@ -11,6 +12,7 @@ use iscsi::{CloseReason, DigestOffer, IscsiName, Negotiated};
 use shard::{StreamOptions, Time, World};
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -145,7 +147,7 @@ pub async fn log_in<W: World>(world: &W, login: &Login) -> Result<Entered<W::Str
     let config = Rc::new(login.config());
     let mut portal = login.portal;
     for _ in 0..REDIRECTS_MAX {
-        let (stream, machine) = connect(world, config.clone(), portal).await?;
+        let (stream, machine) = connect_until(world, config.clone(), portal, (until, login.time_limit)).await?;
         match enter(world, stream, machine, portal, (until, login.time_limit)).await? {
             Ok(entered) => return Ok(entered),
             Err(address) => portal = redirect(portal, address)?,
@@ -160,6 +162,20 @@ pub async fn log_in<W: World>(world: &W, login: &Login) -> Result<Entered<W::Str
 fn redirect(from: SocketAddr, address: String) -> Result<SocketAddr, LoginError> {
     let bare = address.split(',').next().unwrap_or_default();
     bare.parse().map_err(|_| LoginError::RedirectMalformed { portal: from, address })
+}
+
+/// As [`connect`], until the clock has reached the end of the time limit.
+async fn connect_until<W: World>(
+    world: &W,
+    config: Rc<Config>,
+    portal: SocketAddr,
+    (until, limit): (Time, Duration),
+) -> Result<(W::Stream, Connection), LoginError> {
+    let connecting = pin!(connect(world, config, portal));
+    match select(connecting, world.sleep_until(until)).await {
+        Either::Left((connected, _)) => connected,
+        Either::Right(_) => Err(LoginError::TimeLimit { portal, limit }),
+    }
 }
 
 /// A TCP connection to `portal`, and a machine whose first login request waits to be sent on it.

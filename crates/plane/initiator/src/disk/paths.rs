@@ -31,7 +31,7 @@ const ACCESS_INTERVAL: Duration = Duration::from_secs(10);
 /// How long an open waits for the other paths once one is up.
 const OPEN_GRACE: Duration = Duration::from_secs(3);
 /// How long a login may take.
-const LOGIN_LIMIT: Duration = Duration::from_secs(15);
+const LOGIN_LIMIT: Duration = Duration::from_secs(10);
 
 /// The paths of one disk.
 pub(super) struct Paths<W: World> {
