@@ -29,6 +29,9 @@ type Nexus = (String, [u8; 6]);
 /// A session: its nexus, its portal, and what tells it to end.
 type Place = (Nexus, IpAddr, Rc<Cell<bool>>);
 
+/// What commands came to; nothing is the answer to a reset.
+type Answers = Rc<RefCell<Vec<(TaskId, Option<Response>)>>>;
+
 /// One logical unit, and what it does wrong.
 pub struct Unit {
     world: Sim,
@@ -306,8 +309,7 @@ struct Served {
     stream: SimStream,
     machine: Session,
     identity: Option<(Nexus, Rc<Cell<bool>>)>,
-    /// What commands came to; nothing is the answer to a reset.
-    answers: Rc<RefCell<Vec<(TaskId, Option<Response>)>>>,
+    answers: Answers,
     answered: Rc<Signal>,
 }
 
