@@ -84,6 +84,7 @@ struct VolumeHome {
 /// Answers the calls of `inbox` until an order to stop is done, or every sender is gone.
 pub async fn conduct<W: World>(seat: Rc<Seat<W>>, inbox: Receiver<Call>, facts: Facts) {
     let Facts { io, node, secret, addresses, address_changes } = facts;
+    seat.remotes.logins().set_node(&node);
     let conductor = Rc::new(Conductor::new(seat.clone(), io, (node, secret), Links(addresses)));
     seat.world.spawn(conductor.clone().watch_links(address_changes));
     let (queue, changes) = mailbox::channel::<Call>();
@@ -127,13 +128,14 @@ pub struct Facts {
 
 fn is_question(order: &Order) -> bool {
     use Order::{
-        Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, Latencies, NextEvents,
-        NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots, StartTrace,
-        Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
+        Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, InspectDisk, Latencies,
+        NextEvents, NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots,
+        StartTrace, Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames, Volumes,
     };
     // A session may take its time to end; nothing else waits for that.
     let of_sessions = matches!(order, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
-    let looks = matches!(order, CheckPool { .. } | DumpPool { .. });
+    // Nor does anything wait for the target of a remote disk.
+    let looks = matches!(order, CheckPool { .. } | DumpPool { .. } | InspectDisk { remote: Some(_), .. });
     let of_volumes = matches!(order, Volume { .. } | Volumes | VolumeNames | HeldVolumes | Snapshots);
     let lists = of_volumes || matches!(order, Disks | Pools | Sessions | Portals | RefusedLogins);
     let records = matches!(order, Record { .. } | NextRecorded { .. } | StopRecording { .. });
@@ -192,8 +194,9 @@ impl<W: World> Conductor<W> {
         }
         self.admit_change(order)?;
         match order {
-            Order::InspectDisk { path } => self.inspect_disk(path).await.map(Report::Disk),
-            Order::OpenDisk { disk, path } => self.open_disk(disk, path).await.map(Report::Disk),
+            Order::OpenDisk { disk, path, remote } => {
+                self.open_disk(disk, path, remote.as_deref()).await.map(Report::Disk)
+            }
             Order::CloseDisk { disk } => self.close_disk(disk).await.map(|()| Report::Done),
             Order::EraseDisk { disk, pool } => self.erase_disk(disk, *pool).await.map(|()| Report::Done),
             Order::LocateDisk { disk, on } => self.locate_disk(disk, *on).map(|()| Report::Done),

@@ -29,6 +29,7 @@ mod portal;
 mod reach;
 mod recording;
 pub mod registry;
+mod remote;
 mod repeats;
 mod replaced;
 pub mod seat;

@@ -7,6 +7,7 @@ use crate::overlay::Room;
 use crate::pool::OpenPool;
 use crate::recording::Recordings;
 use crate::registry::Registry;
+use crate::remote::{Logins, RemoteDisks};
 use crate::repeats::Repeats;
 use crate::turns::Turns;
 use crate::unit::{self, Done, Ran, TraceRoom, Unit, Units};
@@ -50,6 +51,7 @@ pub struct Ticket<W: World> {
     /// How connections are set up.
     pub stream_options: StreamOptions,
     events: Events,
+    remote_logins: Logins,
     recordings: Recordings,
     trace_room: TraceRoom,
     overlay_room: Room,
@@ -62,6 +64,7 @@ pub struct Ticket<W: World> {
 pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<Ticket<W>> {
     let registry = Registry::new(limits);
     let events = Events::new(limits.events_max);
+    let remote_logins = Logins::default();
     let recordings = Recordings::new(limits.recordings_max);
     let trace_room = TraceRoom::new(limits.traced_commands_max);
     let overlay_room = Room::new(limits.read_only_bytes_max);
@@ -72,6 +75,7 @@ pub fn tickets<W: World>(limits: Limits, stream_options: &StreamOptions) -> Vec<
         registry: registry.clone(),
         stream_options: stream_options.clone(),
         events: events.clone(),
+        remote_logins: remote_logins.clone(),
         recordings: recordings.clone(),
         trace_room: trace_room.clone(),
         overlay_room: overlay_room.clone(),
@@ -121,6 +125,8 @@ pub struct Seat<W: World> {
     pub cut_off: Repeats<W>,
     /// What the volumes of pools at home here share of memory, and of the way below.
     pub cache: CacheShard<W>,
+    /// The disks of other arrays that are open here.
+    pub remotes: RemoteDisks<W>,
     peers: Vec<Sender<Letter<W>>>,
 }
 
@@ -148,6 +154,7 @@ impl<W: World> Seat<W> {
             pools: RefCell::default(),
             cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
             turns: Turns::default(),
+            remotes: RemoteDisks::new(world.clone(), ticket.events.clone(), ticket.remote_logins),
             hidden: Repeats::told_to(world.clone(), ticket.events.clone(), event::LUN_HIDDEN),
             cut_off: Repeats::told_to(world.clone(), ticket.events.clone(), event::HOST_CUT_OFF),
             events: ticket.events,

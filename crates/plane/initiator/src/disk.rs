@@ -29,6 +29,22 @@ pub struct RemoteDisk<W: World> {
     transfer_blocks_max: u64,
 }
 
+/// The end of a disk; see [`RemoteDisk::closing`].
+pub struct Closing<W: World>(Rc<Paths<W>>);
+
+impl<W: World> Closing<W> {
+    /// Nothing of the disk is registered or logged in any more.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.0.has_left()
+    }
+
+    /// Is ready when [`Closing::has_ended`]. It never is while the disk is open.
+    pub async fn ended(&self) {
+        self.0.until_left().await;
+    }
+}
+
 impl<W: World> Drop for RemoteDisk<W> {
     fn drop(&mut self) {
         self.paths.abandon();
@@ -56,6 +72,18 @@ impl<W: World> RemoteDisk<W> {
     /// Nothing is registered or logged in any more.
     pub async fn close(self) {
         self.paths.close().await;
+    }
+
+    /// The end of the disk, for whoever waits for it after the disk was dropped.
+    #[must_use]
+    pub fn closing(&self) -> Closing<W> {
+        Closing(self.paths.clone())
+    }
+
+    /// The key of another initiator that has registered with the unit, where the disk was opened to look at it.
+    #[must_use]
+    pub fn foreign_key(&self) -> Option<u64> {
+        self.paths.foreign.get()
     }
 
     /// What the unit says of itself.

@@ -20,6 +20,7 @@ pub mod wire;
 #[cfg(test)]
 mod tests;
 
-pub use disk::{DiskConfig, DiskEvent, OpenError, PathReport, PathState, RemoteDisk, Use};
+pub use disk::{Closing, DiskConfig, DiskEvent, OpenError, PathReport, PathState, RemoteDisk, Use};
+pub use fence::FenceError;
 pub use login::{Entered, Login, LoginError, log_in};
 pub use session::{Session, SessionError};

@@ -21,6 +21,8 @@ const COPIES_MAX: Duration = Duration::from_secs(5);
 const OPENINGS_MAX: Duration = WATCH.saturating_add(Duration::from_secs(4));
 /// How long all pools together may take to be closed.
 const POOLS_MAX: Duration = Duration::from_secs(15);
+/// How long remote disks may take to unregister and log out.
+const REMOTES_MAX: Duration = Duration::from_secs(5);
 /// Commands that are named; the others are counted.
 const NAMED_MAX: usize = 20;
 
@@ -57,6 +59,11 @@ impl<W: World> Conductor<W> {
             unended.push("pools that are being opened".to_owned());
         }
         self.close_pools(&mut unended).await;
+        if self.within(REMOTES_MAX, self.close_remotes()).await.is_none() {
+            tracing::warn!(
+                "targets of remote disks do not answer; keys stay registered, and are replaced at the next start"
+            );
+        }
         if unended.is_empty() {
             return Ok(Report::Done);
         }
@@ -64,6 +71,13 @@ impl<W: World> Conductor<W> {
         let hint =
             "the log names what waits and for which disk; pools that were not closed are recovered at the next start";
         Err(Refusal::new(code::STOP_INCOMPLETE, message, hint))
+    }
+
+    /// The remote disks of all shards have unregistered their keys and logged out.
+    async fn close_remotes(&self) {
+        for home in 0..self.seat.limits.shards {
+            self.seat.call(home, |seat| async move { seat.remotes.all_closed().await }).await;
+        }
     }
 
     async fn close_pools(&self, unended: &mut Vec<String>) {

@@ -50,6 +50,8 @@ pub(super) struct Paths<W: World> {
     /// Raised when a path comes or goes, is fenced, or the disk fails or closes.
     pub(super) changed: Signal,
     is_closed: Cell<bool>,
+    /// A registration of another initiator, as one that only looks has seen it.
+    pub(super) foreign: Cell<Option<u64>>,
     keepers: Cell<usize>,
     /// Why the disk has failed, once it has.
     failed: RefCell<Option<String>>,
@@ -108,6 +110,7 @@ impl<W: World> Paths<W> {
             is_fencing: Cell::new(false),
             changed: Signal::default(),
             is_closed: Cell::new(false),
+            foreign: Cell::new(None),
             keepers: Cell::new(0),
             failed: RefCell::default(),
             written: Cell::new(0),
@@ -184,7 +187,17 @@ impl<W: World> Paths<W> {
     /// No path is used any more, every key is unregistered, and every session has logged out.
     pub(super) async fn close(&self) {
         self.abandon();
-        self.changed.until(|| self.keepers.get() == 0).await;
+        self.until_left().await;
+    }
+
+    /// Every path has left.
+    pub(super) async fn until_left(&self) {
+        self.changed.until(|| self.is_closed.get() && self.keepers.get() == 0).await;
+    }
+
+    /// True when every path has left.
+    pub(super) fn has_left(&self) -> bool {
+        self.is_closed.get() && self.keepers.get() == 0
     }
 
     /// An open that has failed leaves nothing behind.
@@ -382,8 +395,10 @@ impl<W: World> Paths<W> {
             }
         };
         let force = match self.config.usage {
-            // Who only looks, looks whether it is somebody else's as well.
-            Use::Look => return Ok((0, AccessState::default())),
+            Use::Look => {
+                self.foreign.set(fence.foreign(session, |key| self.is_own_key(key)).await?);
+                return Ok((0, AccessState::default()));
+            }
             Use::Own { force } => force && self.keepers.get() == 0,
         };
         let key = self.register(path, session, fence, force).await?;
