@@ -62,6 +62,15 @@ pub enum FenceError {
     },
 }
 
+/// How the writes of a lost path were ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By PREEMPT AND ABORT of the path's key.
+    Preempted,
+    /// By LOGICAL UNIT RESET, which ends the commands of all other sessions as well, and answers none of them.
+    Reset,
+}
+
 /// A way to end the writes of a lost path.
 #[expect(async_fn_in_trait, reason = "sessions live on one shard; their futures need not be Send")]
 pub trait Fence<W: World> {
@@ -69,7 +78,7 @@ pub trait Fence<W: World> {
     ///
     /// *Shape*: `living` is a session over another path, and `key` what that path has registered.
     /// *Errors*: nobody knows yet; to be tried again.
-    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<(), FenceError>;
+    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<Ended, FenceError>;
 }
 
 /// The fence of a logical unit.
@@ -90,7 +99,7 @@ pub enum UnitFence {
 }
 
 impl<W: World> Fence<W> for UnitFence {
-    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<(), FenceError> {
+    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<Ended, FenceError> {
         match *self {
             Self::Reset { lun } => reset(living, lun).await,
             Self::Reservation { lun, survives } => {
@@ -98,7 +107,7 @@ impl<W: World> Fence<W> for UnitFence {
                 let preempt = cdb::reserve_out(lun, ReserveOut::PreemptAndAbort, key, lost.key, survives);
                 let done = run_within(living, || clone_of(&preempt), END_LIMIT).await?;
                 match verdict::of(&done) {
-                    Verdict::Done => Ok(()),
+                    Verdict::Done => Ok(Ended::Preempted),
                     // The key is not registered any more: an earlier attempt has removed it, and its answer was lost.
                     // The tasks may run still.
                     Verdict::ReservationConflict => reset(living, lun).await,
@@ -218,9 +227,9 @@ async fn reservation<W: World>(session: &Session<W>, lun: Lun) -> Result<Option<
 }
 
 /// All tasks of the unit have ended.
-async fn reset<W: World>(session: &Session<W>, lun: Lun) -> Result<(), FenceError> {
+async fn reset<W: World>(session: &Session<W>, lun: Lun) -> Result<Ended, FenceError> {
     match session.manage(TaskFunction::LogicalUnitReset, lun, END_LIMIT).await? {
-        TaskFunctionOutcome::Complete => Ok(()),
+        TaskFunctionOutcome::Complete => Ok(Ended::Reset),
         outcome => Err(FenceError::ResetRefused(outcome)),
     }
 }

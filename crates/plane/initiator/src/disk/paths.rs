@@ -6,7 +6,7 @@
 
 use super::config::{DiskConfig, DiskEvent, OpenError, PathReport, PathState, Use};
 use super::unit::{UnitFacts, access_of};
-use crate::fence::{Fence as _, FenceError, LostPath, UnitFence};
+use crate::fence::{Ended, Fence as _, FenceError, LostPath, UnitFence};
 use crate::login::{Login, log_in};
 use crate::page::AccessState;
 use crate::session::Session;
@@ -562,7 +562,7 @@ impl<W: World> Paths<W> {
             };
             let key = self.entries.borrow()[living].key;
             match self.end_writes(&session, key, lost).await {
-                Ok(()) => self.note_fenced(lost, living),
+                Ok(how) => self.note_fenced(lost, living, how),
                 Err(error) => {
                     tracing::warn!(target = %self.config.address(), %error, "a lost path cannot be fenced yet");
                     self.world.sleep(FENCE_PAUSE).await;
@@ -572,17 +572,18 @@ impl<W: World> Paths<W> {
         self.is_fencing.set(false);
     }
 
-    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<(), FenceError> {
+    async fn end_writes(&self, living: &Session<W>, key: u64, lost: LostPath) -> Result<Ended, FenceError> {
         self.fence().end_writes(living, key, lost).await
     }
 
-    fn note_fenced(self: &Rc<Self>, lost: LostPath, living: usize) {
+    fn note_fenced(self: &Rc<Self>, lost: LostPath, living: usize, how: Ended) {
         self.lost.borrow_mut().retain(|other| *other != lost);
-        if let UnitFence::Reset { .. } = self.fence() {
+        if how == Ended::Reset {
             self.drop_others(living);
         }
         let portal = self.entries.borrow()[lost.path].portal;
-        (self.config.events)(DiskEvent::PathFenced { portal, key: lost.key });
+        let key = if how == Ended::Preempted { lost.key } else { 0 };
+        (self.config.events)(DiskEvent::PathFenced { portal, key });
         self.changed.raise();
     }
 
