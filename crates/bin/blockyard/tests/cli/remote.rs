@@ -3,6 +3,7 @@
 use crate::initiator::{Initiator, present};
 use crate::serve::{Daemon, ask_line, cell, end, good, start_with, wait_for, wait_until_served};
 use rustix::process::Signal;
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,16 +15,18 @@ struct Target {
 }
 
 impl Target {
-    /// Its node is called `node`, its portals are on `127.0.0.1` and the other address.
-    fn start(node: &str, other: &str) -> Self {
+    /// Its node is called `node`, its portals are on these two addresses.
+    fn start(node: &str, addresses: [&str; 2]) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let daemon = start_with(dir.path(), node, &["--no-web"]);
         wait_until_served(dir.path());
-        good(dir.path(), &format!("portal add {other}:0"));
-        let list = good(dir.path(), "portal list --no-headers");
-        let portal = |line: &str| line.split('\t').next().expect("a cell").trim().to_owned();
-        let portals: Vec<String> = list.lines().map(portal).collect();
-        let portals = portals.try_into().expect("two portals");
+        let portals = addresses.map(|address| {
+            let free = TcpListener::bind((address, 0)).expect("an address of this machine");
+            free.local_addr().expect("it listens").to_string()
+        });
+        for portal in &portals {
+            good(dir.path(), &format!("portal add {portal}"));
+        }
         good(dir.path(), "disk add --name d0 --create 2GiB d0.img");
         good(dir.path(), "pool create tank --level raid0 d0");
         Self { dir, daemon, portals }
@@ -60,7 +63,8 @@ fn paths_up(disk: &serde_json::Value) -> usize {
 
 #[test]
 fn pool_on_disks_of_two_arrays_survives_a_path_and_an_array() {
-    let (one, mut two) = (Target::start("one", "127.0.0.2"), Target::start("two", "127.0.0.3"));
+    let (one, mut two) =
+        (Target::start("one", ["127.0.0.2", "127.0.0.3"]), Target::start("two", ["127.0.0.4", "127.0.0.5"]));
     let (first, second) = (one.export("a"), two.export("a"));
     let ours = tempfile::tempdir().expect("a folder");
     let dir = ours.path();
@@ -125,8 +129,7 @@ fn wait_long(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) {
 }
 
 fn start_again(target: &Target) -> Daemon {
-    let [one, other] = &target.portals;
-    let daemon = start_with(target.dir.path(), "two", &["--no-web", "--portal", one, "--portal", other]);
+    let daemon = start_with(target.dir.path(), "two", &["--no-web"]);
     wait_until_served(target.dir.path());
     daemon
 }

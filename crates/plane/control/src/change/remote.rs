@@ -3,11 +3,11 @@
 //! Called by [`Control::add_disk`] for addresses that begin with `iscsi://`, and by the steward in every round.
 
 use crate::Control;
-use crate::request::{NewChap, NewDisk, Replace};
+use crate::request::{ImportPool, NewChap, NewDisk, Replace};
 use crate::state::{ChapRecord, DiskRecord, RemoteRecord};
 use model::{
-    Chap, Demand, DiskName, DiskPathState, DiskReport, DiskState, Order, Proof, Refusal, RemoteAddress, RemoteLogin,
-    RemoteReport, RemoteUrl, code,
+    Chap, Demand, DiskName, DiskPathState, DiskReport, DiskState, Name, Order, Proof, Refusal, RemoteAddress,
+    RemoteLogin, RemoteReport, RemoteUrl, code,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -143,7 +143,10 @@ impl Control {
             let is_due = tried.get(&name).is_none_or(|last| last.elapsed() >= RETURN_INTERVAL);
             if is_due {
                 tried.insert(name.clone(), Instant::now());
-                if self.can_return(&disk, &record).await {
+                if !self.can_return(&disk, &record).await {
+                    continue;
+                }
+                if !self.open_closed_pools().await? {
                     self.return_remote_disk(&name).await;
                 }
             }
@@ -162,6 +165,22 @@ impl Control {
         let looking = self.engine.disk(Order::InspectDisk { path: record.path.clone(), remote });
         let seen = timeout(LOOK_LIMIT, looking).await;
         seen.is_ok_and(|seen| seen.is_ok_and(|seen| record.id.is_some() && seen.label.disk() == record.id))
+    }
+
+    /// Pools that could not be opened are tried again, now that a disk is back that may be theirs. True when there were any.
+    async fn open_closed_pools(&self) -> Result<bool, Refusal> {
+        let open = self.engine.pools(Order::Pools).await?;
+        let state = self.state();
+        let closed = state.pools.iter().filter(|(name, _)| open.iter().all(|pool| pool.name != **name));
+        let closed: Vec<&Name> =
+            closed.filter(|(_, record)| record.read_only.is_none()).map(|(name, _)| name).collect();
+        for name in &closed {
+            match self.import_pool(name, ImportPool::default()).await {
+                Ok(_) => tracing::info!(pool = %name, "a pool on remote disks is open again"),
+                Err(refusal) => tracing::info!(pool = %name, %refusal, "a pool on remote disks cannot be opened yet"),
+            }
+        }
+        Ok(!closed.is_empty())
     }
 
     async fn return_remote_disk(&self, name: &DiskName) {
