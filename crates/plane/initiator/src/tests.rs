@@ -211,6 +211,18 @@ fn read_goes_on_over_the_other_path() {
 }
 
 #[test]
+fn closed_disk_removes_the_key_of_a_path_that_is_down() {
+    simulated(async |stage| {
+        let disk = stage.open(2).await;
+        stage.cut(1);
+        stage.host.sleep(Duration::from_secs(30)).await;
+        assert_eq!(stage.unit.keys.borrow().len(), 2, "no write was lost, so nothing was preempted");
+        disk.close().await;
+        assert_eq!((stage.unit.keys.borrow().len(), stage.unit.holder.get()), (0, None));
+    });
+}
+
+#[test]
 fn path_to_another_unit_is_refused() {
     simulated(async |stage| {
         stage.unit.other_identity.set(Some(ip(2)));

@@ -94,13 +94,12 @@ fn pool_on_disks_of_two_arrays_survives_a_path_and_an_array() {
     let status = good(dir, "disk list --no-headers");
     assert!(status.contains("(1 of 2 paths up)") && status.contains("(2 of 2 paths up)"), "{status}");
 
-    // One array is gone: the pool goes on without it, and takes it back.
-    drop(host);
+    // One array is gone: a write waits for a path, then the pool goes on without the array, and takes it back.
     end(&mut two.daemon, Signal::KILL);
-    wait_long(dir, "pool show tank", |said| said.contains("degraded"));
-    let mut host = Initiator::login(dir);
+    host.be_patient(Duration::from_secs(90));
     host.write(128, 64, 3).expect("it is written without the other array");
     drop(host);
+    wait_long(dir, "pool show tank", |said| said.contains("degraded"));
     two.daemon = start_again(&two);
     wait_long(dir, "event list", |said| said.contains("BY-E104"));
     wait_long(dir, "pool show tank", |said| said.starts_with("pool tank: healthy\n"));

@@ -4,16 +4,17 @@
 //! Called by [`super::io`] for every command, and by one task for each path. It must never let a write pass while a lost
 //! path may still carry out an earlier one.
 
+mod logins;
+
 use super::config::{DiskConfig, DiskEvent, OpenError, PathReport, PathState, Use};
 use super::unit::{UnitFacts, access_of};
 use crate::fence::{Ended, Fence as _, FenceError, LostPath, UnitFence};
-use crate::login::{Login, log_in};
 use crate::page::AccessState;
 use crate::session::Session;
 use futures_util::StreamExt as _;
 use futures_util::future::{Either, select};
 use futures_util::stream::FuturesUnordered;
-use iscsi::pdu::{Isid, Lun};
+use iscsi::pdu::Lun;
 use shard::{Signal, Time, World};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::net::SocketAddr;
@@ -359,131 +360,6 @@ impl<W: World> Paths<W> {
     }
 }
 
-/// Logins.
-impl<W: World> Paths<W> {
-    /// The path is logged in, leads to the unit that was opened, and has registered a key of its own.
-    async fn connect(&self, path: usize) -> Result<Connected<W>, OpenError> {
-        let login = self.login(path);
-        let entered = log_in(&self.world, &login).await.map_err(OpenError::NoPath)?;
-        let session = Session::start(&self.world, entered);
-        match self.prepare(path, &session).await {
-            Ok((key, access)) => Ok(Connected { session, key, access }),
-            Err(error) => {
-                session.close().await;
-                Err(error)
-            }
-        }
-    }
-
-    async fn prepare(&self, path: usize, session: &Session<W>) -> Result<(u64, AccessState), OpenError> {
-        let facts = UnitFacts::of(session, self.config.lun, self.lun).await?;
-        let (portal, lun) = (session.portal(), self.lun);
-        if !facts.is_same_unit(&facts) {
-            return Err(OpenError::NoIdentity(self.config.lun));
-        }
-        facts.factor(self.config.block_bytes)?;
-        let port_group = facts.port_group;
-        let unit = self.unit.get_or_init(|| facts.clone());
-        if !unit.is_same_unit(&facts) || unit.capacity.block_bytes != facts.capacity.block_bytes {
-            return Err(OpenError::OtherUnit { portal, found: facts.name(), expected: unit.name() });
-        }
-        let fence = match self.fence.get() {
-            Some(fence) => *fence,
-            None => {
-                let fence = UnitFence::of(session, lun).await?;
-                *self.fence.get_or_init(|| fence)
-            }
-        };
-        let force = match self.config.usage {
-            Use::Look => {
-                self.foreign.set(fence.foreign(session, |key| self.is_own_key(key)).await?);
-                return Ok((0, AccessState::default()));
-            }
-            Use::Own { force } => force && self.keepers.get() == 0,
-        };
-        let key = self.register(path, session, fence, force).await?;
-        let access = match port_group {
-            Some(group) => access_of(session, lun, group).await?,
-            None => AccessState::default(),
-        };
-        Ok((key, access))
-    }
-
-    /// A new key is registered for the path; zero where the unit knows none.
-    async fn register(
-        &self,
-        path: usize,
-        session: &Session<W>,
-        fence: UnitFence,
-        force: bool,
-    ) -> Result<u64, OpenError> {
-        if let UnitFence::Reset { .. } = fence {
-            return Ok(0);
-        }
-        let foreign = async || fence.foreign(session, |key| self.is_own_key(key)).await;
-        if !force && let Some(key) = foreign().await? {
-            return Err(FenceError::Foreign { key }.into());
-        }
-        let key = self.new_key(path);
-        match fence.enter(session, key).await {
-            // A reservation of another kind has to go first.
-            Err(FenceError::Foreign { .. }) if force => {
-                fence.preempt(session, key, |other| !self.is_own_key(other)).await?;
-                fence.enter(session, key).await?;
-            }
-            entered => entered?,
-        }
-        // Another array may have registered at the same moment: the one that sees the other steps back.
-        if !force && let Some(other) = foreign().await? {
-            let _ = fence.leave(session).await;
-            return Err(FenceError::Foreign { key: other }.into());
-        }
-        Ok(key)
-    }
-
-    fn login(&self, path: usize) -> Login {
-        let config = &self.config;
-        let mut seed = config.owner.to_vec();
-        seed.extend_from_slice(config.target.as_str().as_bytes());
-        seed.extend_from_slice(&config.lun.to_be_bytes());
-        let [_, a, b, c] = simd::crc32c::crc32c(&seed).to_be_bytes();
-        let qualifier = match config.usage {
-            // The same one again: a login ends what an earlier session of this path had under way.
-            Use::Own { .. } => path as u16,
-            Use::Look => 0x8000 | (self.random() as u16 & 0x7fff),
-        };
-        let [high, low] = qualifier.to_be_bytes();
-        let mut login = Login::new(config.portals[path], config.target.clone(), config.initiator.clone());
-        // Type 10b, "random" (RFC 7143 §11.12.5).
-        login.isid = Isid([0x80, a, b, c, high, low]);
-        login.auth = config.auth.clone();
-        login.digests = config.digests;
-        login.time_limit = LOGIN_LIMIT;
-        login.ping_interval = config.ping_interval;
-        login
-    }
-
-    /// A key that says whose it is: 32 bits of the array, 8 of the path, 24 that are new each time.
-    fn new_key(&self, path: usize) -> u64 {
-        let key = u64::from(self.key_prefix()) << 32 | (path as u64) << 24 | u64::from(self.random() & 0x00ff_ffff);
-        key.max(1)
-    }
-
-    fn key_prefix(&self) -> u32 {
-        simd::crc32c::crc32c(&self.config.owner)
-    }
-
-    fn is_own_key(&self, key: u64) -> bool {
-        key >> 32 == u64::from(self.key_prefix())
-    }
-
-    fn random(&self) -> u32 {
-        let mut bytes = [0; 4];
-        self.world.random(&mut bytes);
-        u32::from_be_bytes(bytes)
-    }
-}
-
 /// Paths that come and go.
 impl<W: World> Paths<W> {
     fn take_up(self: &Rc<Self>, path: usize, connected: Connected<W>) {
@@ -646,15 +522,31 @@ impl<W: World> Paths<W> {
     }
 
     async fn leave(&self, path: usize) {
-        let session = self.entries.borrow_mut()[path].session.take();
-        let session = session.filter(|session| session.ended().is_none());
-        let Some(session) = session else { return };
+        let (session, key) = {
+            let entry = &mut self.entries.borrow_mut()[path];
+            (entry.session.take(), std::mem::take(&mut entry.key))
+        };
+        let Some(session) = session.filter(|session| session.ended().is_none()) else {
+            // A living path removes the key.
+            self.entries.borrow_mut()[path].key = key;
+            return;
+        };
         if let (Use::Own { .. }, Some(fence)) = (self.config.usage, self.fence.get())
-            && let Err(error) = fence.leave(&session).await
+            && let Err(error) = self.unregister(&session, *fence, key).await
         {
             tracing::info!(target = %self.config.address(), %error, "a key stays registered");
         }
         session.close().await;
+    }
+
+    /// The path's key is not registered any more, nor are those of paths that are down.
+    async fn unregister(&self, session: &Session<W>, fence: UnitFence, key: u64) -> Result<(), FenceError> {
+        let is_down = |entry: &&Path<W>| entry.session.is_none() && entry.key != 0;
+        let down: Vec<u64> = self.entries.borrow().iter().filter(is_down).map(|entry| entry.key).collect();
+        if !down.is_empty() {
+            fence.preempt(session, key, |other| down.contains(&other)).await?;
+        }
+        fence.leave(session).await
     }
 }
 
