@@ -51,7 +51,7 @@ catalogue! {
     115 PATH_LOST          Warning  "A path to a remote disk was lost.";
     116 PATH_RESTORED      Info     "A path to a remote disk is available again.";
     117 PATH_FENCED        Info     "Writes of a lost path were ended before they were sent again.";
-    118 REMOTE_DISK_UNREACHABLE Critical "No path to a remote disk is available; its pool goes on without it.";
+    118 REMOTE_DISK_UNREACHABLE Warning "No path to a remote disk is available; its pool goes on without it.";
 
     201 REBUILD_BEGAN      Info     "A member is being filled.";
     202 REBUILD_ENDED      Info     "A member is filled and in service.";

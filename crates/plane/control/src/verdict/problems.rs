@@ -289,13 +289,14 @@ pub(super) fn of_paths(disk: &DiskReport) -> Option<Problem> {
     }
     let left = remote.paths.len() - down.len();
     let reason = remote.down().find_map(|path| path.reason.clone()).unwrap_or_default();
-    let (severity, meaning) = match left {
-        0 => (Severity::Critical, format!("no path is up, and I/O waits: {reason}")),
-        1 => (Severity::Warning, format!("one path is left; {} is down: {reason}", first_few(down.iter(), 3))),
-        left => (Severity::Warning, format!("{left} paths are left; {} is down: {reason}", first_few(down.iter(), 3))),
+    let down = first_few(down.iter(), 3);
+    let meaning = match left {
+        0 => format!("no path is up, and I/O waits: {reason}"),
+        1 => format!("one path is left; {down} is down: {reason}"),
+        left => format!("{left} paths are left; {down} is down: {reason}"),
     };
     Some(Problem {
-        severity,
+        severity: Severity::Warning,
         subject: format!("disk {name}"),
         state: "with a path down".to_owned(),
         meaning,
