@@ -238,8 +238,8 @@ fn tell<W: World>(world: &W, events: &Events, disk: &DiskName, event: &DiskEvent
         }
         DiskEvent::Unreachable { reason } => {
             let sentence = format!(
-                "disk {disk} is unreachable: {reason}. Its pool goes on without it. Restore a path, then run blockyard \
-                 disk replace {disk} {disk}."
+                "disk {disk} is unreachable: {reason}. Its pool goes on without it. It returns by itself when a path is \
+                 available again."
             );
             (event::REMOTE_DISK_UNREACHABLE, sentence)
         }

@@ -3,6 +3,7 @@
 use crate::initiator::{Initiator, present};
 use crate::serve::{Daemon, ask_line, cell, end, good, start_with, wait_for, wait_until_served};
 use rustix::process::Signal;
+use std::fs;
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -145,5 +146,43 @@ fn address_that_leads_nowhere_says_what_to_check() {
     let refused = ask_line(dir, "disk add iscsi://web@127.0.0.1:9/iqn.2026-11.io.blockyard:none/0");
     assert!(refused.stderr.contains("--chap-secret-file"), "{}", refused.stderr);
     assert_eq!(good(dir, "disk list --no-headers"), "");
+    assert!(end(&mut daemon, Signal::TERM).success());
+}
+
+#[test]
+fn login_with_mutual_chap_and_digests_keeps_its_secrets() {
+    let target = Target::start("one", ["127.0.0.6", "127.0.0.7"]);
+    let ours = tempfile::tempdir().expect("a folder");
+    let (dir, there) = (ours.path(), target.dir.path());
+    let mut daemon = start_with(dir, "front", &["--no-web"]);
+    wait_until_served(dir);
+    let [one, other] = &target.portals;
+    let refused = ask_line(dir, &format!("disk add iscsi://{one}/iqn.2026-11.io.blockyard:none/0")).stderr;
+    let name = refused.split("to the initiator ").nth(1).and_then(|rest| rest.split(' ').next()).expect("a name");
+    for folder in [dir, there] {
+        fs::write(folder.join("own.secret"), "a secret of the host").expect("it is written");
+        fs::write(folder.join("target.secret"), "another secret of the array").expect("it is written");
+    }
+    let secrets = "--chap-secret-file own.secret --mutual-secret-file target.secret";
+    good(there, &format!("host add front --initiator {name} --chap-user web {secrets}"));
+    good(there, "volume create tank/a 128MiB");
+    good(there, "present tank/a front --lun 3");
+    let address = format!("iscsi://web@{one},{other}/{}/3", cell(there, "target", 1));
+    let without = ask_line(dir, &format!("disk add --name r0 iscsi://{one}/{}/3", cell(there, "target", 1)));
+    assert!(without.stderr.contains("BY-1314"), "{}", without.stderr);
+    good(dir, &format!("disk add --name r0 --digests --mutual-user one {secrets} {address}"));
+    let shown = good(dir, "disk show r0");
+    assert!(shown.contains("CHAP web, mutual one, digests required"), "{shown}");
+    good(dir, "pool create tank --level raid0 r0");
+    wait_for_disk(dir, "r0", "both paths up", |disk| paths_up(disk) == 2);
+    for line in ["disk list -o json", "disk show r0 -o json", "config export", "event list"] {
+        let said = ask_line(dir, line).stdout;
+        assert!(!said.contains("a secret of the host") && !said.contains("another secret"), "{line}: {said}");
+    }
+    // The credentials are there again after a start.
+    assert!(end(&mut daemon, Signal::TERM).success());
+    let mut daemon = start_with(dir, "front", &["--no-web"]);
+    wait_until_served(dir);
+    wait_for_disk(dir, "r0", "both paths up", |disk| paths_up(disk) == 2);
     assert!(end(&mut daemon, Signal::TERM).success());
 }
