@@ -1,7 +1,6 @@
 //! Looking at a disk that no pool has: what it is, and what stands on it.
 
-use crate::remote::{self, MemberDisk};
-use crate::seat::Seat;
+use crate::remote::{self, MemberDisk, RemoteDisks};
 use block::BlockDevice;
 use initiator::Use;
 use model::{
@@ -16,16 +15,16 @@ use volume::{BLOCK_BYTES, Contents, Owner};
 /// looks after whoever closes what could have been written, is left alone.
 ///
 /// *Errors*: it cannot be opened or read, is no disk, or something else holds it.
-pub async fn look_at<W: World>(seat: &Seat<W>, path: &str, read_only: bool) -> Result<DiskReport, Refusal> {
+pub async fn look_at<W: World>(disks: &RemoteDisks<W>, path: &str, read_only: bool) -> Result<DiskReport, Refusal> {
     if !RemoteAddress::is_remote(path) {
-        return look_at_local(&seat.world, path, read_only).await;
+        return look_at_local(disks.world(), path, read_only).await;
     }
-    let disk = seat.remotes.open(path, Use::Look).await?;
+    let disk = disks.open(path, Use::Look).await?;
     if let Some(key) = disk.foreign_key() {
         return Err(remote::reserved(path, key));
     }
     let report = look(&disk, path, remote::identity(&disk)).await?;
-    let reached = remote::idle_report(seat.remotes.logins(), path);
+    let reached = remote::idle_report(disks.logins(), path);
     Ok(DiskReport { remote: reached, ..report })
 }
 
@@ -101,8 +100,8 @@ fn identify<W: World>(world: &W, path: &str) -> DiskIdentity {
 }
 
 /// The disk at `path` bears no label any more, durably.
-pub async fn erase<W: World>(seat: &Seat<W>, path: &str) -> Result<(), Refusal> {
-    let disk = open(seat, path).await?;
+pub async fn erase<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<(), Refusal> {
+    let disk = open(disks, path).await?;
     let wiped = volume::wipe(&disk).await;
     wiped.map(|_| ()).map_err(|error| {
         Refusal::new(
@@ -116,23 +115,23 @@ pub async fn erase<W: World>(seat: &Seat<W>, path: &str) -> Result<(), Refusal> 
 /// Opens the disk at `path` as members are opened: in blocks of 4096 bytes.
 ///
 /// A remote disk is registered with: *errors* when another initiator is.
-pub async fn open<W: World>(seat: &Seat<W>, path: &str) -> Result<MemberDisk<W>, Refusal> {
-    open_as(seat, path, false, false).await
+pub async fn open<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<MemberDisk<W>, Refusal> {
+    open_as(disks, path, false, false).await
 }
 
 /// The same, for reading alone where that is asked for; with `force`, registrations of other initiators are preempted.
 pub async fn open_as<W: World>(
-    seat: &Seat<W>,
+    disks: &RemoteDisks<W>,
     path: &str,
     read_only: bool,
     force: bool,
 ) -> Result<MemberDisk<W>, Refusal> {
     if RemoteAddress::is_remote(path) {
         let usage = if read_only { Use::Look } else { Use::Own { force } };
-        return seat.remotes.open(path, usage).await.map(MemberDisk::Remote);
+        return disks.open(path, usage).await.map(MemberDisk::Remote);
     }
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only };
-    seat.world.open_disk(path, options).map(MemberDisk::Local).map_err(|error| unreadable(path, &error))
+    disks.world().open_disk(path, options).map(MemberDisk::Local).map_err(|error| unreadable(path, &error))
 }
 
 /// The refusal for a path that cannot be opened.

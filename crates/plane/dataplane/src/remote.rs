@@ -88,6 +88,11 @@ impl<W: World> RemoteDisks<W> {
         Self { world, events, logins, open, closing }
     }
 
+    /// Where they are opened, and disks of this machine as well.
+    pub fn world(&self) -> &W {
+        &self.world
+    }
+
     /// How remote disks are logged in to.
     pub fn logins(&self) -> &Logins {
         &self.logins

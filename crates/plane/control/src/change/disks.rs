@@ -17,7 +17,7 @@ impl Control {
     /// not forced. A file that was to be created is then not there.
     pub async fn add_disk(&self, request: NewDisk) -> Result<DiskReport, Refusal> {
         if RemoteAddress::is_remote(&request.path) {
-            return self.add_remote_disk(request).await;
+            return super::remote::add(self, request).await;
         }
         admit_local(&request)?;
         let turn = self.turn().await;

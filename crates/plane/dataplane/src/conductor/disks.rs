@@ -1,6 +1,7 @@
 //! The disks that are known by name: what they are, and which pool has them.
 
 use super::Conductor;
+use crate::seat::Seat;
 use crate::{inspect, locate, pool};
 use model::{
     DiskId, DiskName, DiskPathReport, DiskReport, DiskState, Label, Name, PoolId, PoolReport, Refusal, RemoteAddress,
@@ -8,6 +9,7 @@ use model::{
 };
 use shard::World;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A disk that control has named.
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ impl<W: World> Conductor<W> {
         if let Some(login) = remote {
             self.seat.remotes.logins().learn_unnamed(path, login.clone());
         }
-        inspect::look_at(&self.seat, path, true).await
+        inspect::look_at(&self.seat.remotes, path, true).await
     }
 
     pub(super) async fn open_disk(
@@ -60,11 +62,11 @@ impl<W: World> Conductor<W> {
 
     /// What is at `path`. A member of a pool that can be opened for reading alone is known as well: its pool opens read-only.
     async fn look_at_disk(&self, path: &str) -> Result<DiskReport, Refusal> {
-        let refusal = match inspect::look_at(&self.seat, path, false).await {
+        let refusal = match inspect::look_at(&self.seat.remotes, path, false).await {
             Err(refusal) if refusal.code == code::DISK_UNREADABLE => refusal,
             looked => return looked,
         };
-        let readable = inspect::look_at(&self.seat, path, true).await;
+        let readable = inspect::look_at(&self.seat.remotes, path, true).await;
         readable.ok().filter(|report| matches!(report.label, Label::Ours { .. })).ok_or(refusal)
     }
 
@@ -79,7 +81,7 @@ impl<W: World> Conductor<W> {
         let known = self.free_disk(disk).await?;
         if matches!(known.report.label, Label::Ours { .. } | Label::Damaged) {
             pool::admit_erasure(&self.seat, &self.taking(), (disk, &known.path), pool).await?;
-            inspect::erase(&self.seat, &known.path).await?;
+            inspect::erase(&self.seat.remotes, &known.path).await?;
             self.look_again(disk).await;
         }
         Ok(())
@@ -96,7 +98,8 @@ impl<W: World> Conductor<W> {
             let home = self.pool_home(&pool)?.home;
             return self.at(home, move |seat| pool::blink(seat, pool, id, seconds)).await;
         }
-        let opened = inspect::open_as(&self.seat, &known.path, RemoteAddress::is_remote(&known.path), false).await?;
+        let opened =
+            inspect::open_as(&self.seat.remotes, &known.path, RemoteAddress::is_remote(&known.path), false).await?;
         let world = self.seat.world.clone();
         self.seat.world.spawn(async move { locate::blink(&world, &opened, seconds).await });
         Ok(())
@@ -246,7 +249,7 @@ impl<W: World> Conductor<W> {
                 report.counters = *counted;
             }
         }
-        let paths = self.disk_paths().await;
+        let paths = paths_of(&self.seat, &reports).await;
         for report in &mut reports {
             if let (Some(remote), Some(paths)) = (&mut report.remote, paths.get(&report.path)) {
                 remote.paths.clone_from(paths);
@@ -254,18 +257,18 @@ impl<W: World> Conductor<W> {
         }
         reports
     }
+}
 
-    /// The paths of the remote disks that are open on any shard, by the path of the disk.
-    async fn disk_paths(&self) -> BTreeMap<String, Vec<DiskPathReport>> {
-        let mut paths = BTreeMap::new();
-        if !self.disks.borrow().values().any(|known| RemoteAddress::is_remote(&known.path)) {
-            return paths;
-        }
-        for home in 0..self.seat.limits.shards {
-            paths.extend(self.seat.call(home, |seat| async move { seat.remotes.reports() }).await.unwrap_or_default());
-        }
-        paths
+/// The paths of the remote disks that are open on any shard, by the path of the disk.
+async fn paths_of<W: World>(seat: &Rc<Seat<W>>, disks: &[DiskReport]) -> BTreeMap<String, Vec<DiskPathReport>> {
+    let mut paths = BTreeMap::new();
+    if !disks.iter().any(|disk| disk.remote.is_some()) {
+        return paths;
     }
+    for home in 0..seat.limits.shards {
+        paths.extend(seat.call(home, |seat| async move { seat.remotes.reports() }).await.unwrap_or_default());
+    }
+    paths
 }
 
 fn unknown_disk(disk: &DiskName) -> Refusal {

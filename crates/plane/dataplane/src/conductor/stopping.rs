@@ -5,11 +5,13 @@
 //! recovered when it is opened again.
 
 use super::{Conductor, PoolHome};
+use crate::seat::Seat;
 use futures_util::future::{Either, select};
 use model::{Name, Refusal, Report, TaskReport, code};
 use shard::World;
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 use volume::owner::WATCH;
 
@@ -59,7 +61,7 @@ impl<W: World> Conductor<W> {
             unended.push("pools that are being opened".to_owned());
         }
         self.close_pools(&mut unended).await;
-        if self.within(REMOTES_MAX, self.close_remotes()).await.is_none() {
+        if self.within(REMOTES_MAX, close_remotes(&self.seat)).await.is_none() {
             tracing::warn!(
                 "targets of remote disks do not answer; keys stay registered, and are replaced at the next start"
             );
@@ -71,13 +73,6 @@ impl<W: World> Conductor<W> {
         let hint =
             "the log names what waits and for which disk; pools that were not closed are recovered at the next start";
         Err(Refusal::new(code::STOP_INCOMPLETE, message, hint))
-    }
-
-    /// The remote disks of all shards have unregistered their keys and logged out.
-    async fn close_remotes(&self) {
-        for home in 0..self.seat.limits.shards {
-            self.seat.call(home, |seat| async move { seat.remotes.all_closed().await }).await;
-        }
     }
 
     async fn close_pools(&self, unended: &mut Vec<String>) {
@@ -115,6 +110,13 @@ impl<W: World> Conductor<W> {
             Either::Left((done, _)) => Some(done),
             Either::Right(_) => None,
         }
+    }
+}
+
+/// The remote disks of all shards have unregistered their keys and logged out.
+async fn close_remotes<W: World>(seat: &Rc<Seat<W>>) {
+    for home in 0..seat.limits.shards {
+        seat.call(home, |seat| async move { seat.remotes.all_closed().await }).await;
     }
 }
 

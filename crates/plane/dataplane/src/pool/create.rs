@@ -96,7 +96,7 @@ pub(super) async fn draft<W: World>(seat: &Rc<Seat<W>>, group: &NewGroup) -> Res
     let mut members = Vec::new();
     let mut smallest: Option<Size> = None;
     for candidate in &group.disks {
-        let disk: Disk<W> = array::disk(&seat.world, inspect::open(seat, &candidate.path).await?);
+        let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.remotes, &candidate.path).await?);
         let bytes = disk.geometry().bytes();
         if data_area(disk.geometry().blocks).is_none() {
             let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec());

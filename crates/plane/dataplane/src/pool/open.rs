@@ -182,7 +182,7 @@ pub(super) async fn look_at<W: World>(
 ) -> Vec<Looked<W>> {
     let mut looked = Vec::new();
     for candidate in candidates {
-        match inspect::open_as(seat, &candidate.path, read_only, force).await {
+        match inspect::open_as(&seat.remotes, &candidate.path, read_only, force).await {
             Ok(device) => {
                 let disk = array::disk(&seat.world, device);
                 let probe = volume::probe(&disk).await;
