@@ -105,8 +105,10 @@ mod tests {
     use super::*;
 
     fn package(floor: &str, name: &str, uses: &[&str]) -> Package {
-        let dependencies =
-            uses.iter().map(|&name| Dependency { name: name.into(), path: Some(format!("/r/{name}")), kind: None }).collect();
+        let dependencies = uses
+            .iter()
+            .map(|&name| Dependency { name: name.into(), path: Some(format!("/r/{name}")), kind: None })
+            .collect();
         Package { name: name.into(), manifest_path: format!("/r/crates/{floor}/{name}/Cargo.toml"), dependencies }
     }
 
