@@ -103,6 +103,9 @@ catalogue! {
     1311 DISK_NOT_SPARE        Refused     "The disk is no spare.";
     1312 DISK_NO_LIGHT         Refused     "No light beside the disk is known.";
     1313 DISK_UNMAKEABLE       Refused     "The file of the disk cannot be made.";
+    1314 REMOTE_UNREACHABLE    Refused     "No path to the remote disk could log in.";
+    1315 REMOTE_RESERVED       Refused     "Another initiator has reserved the remote disk.";
+    1316 REMOTE_UNUSABLE       Refused     "The portals lead to different logical units, or to one that cannot be a disk.";
 
     1401 TOO_FEW_MEMBERS       Refused     "The group has too few disks for its level.";
     1402 TOO_MANY_MEMBERS      Refused     "The group has more disks than can be served.";

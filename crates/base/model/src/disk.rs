@@ -1,6 +1,6 @@
 //! How a disk is.
 
-use crate::{DiskHealth, DiskId, DiskName, MachineId, Name, NodeId, PoolId, Size};
+use crate::{DiskHealth, DiskId, DiskName, MachineId, Name, NodeId, PoolId, RemoteReport, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,9 @@ pub struct DiskReport {
     /// What it says of its health, where it was asked.
     #[serde(default)]
     pub health: Option<DiskHealth>,
+    /// How it is reached, where it is a disk of another array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteReport>,
 }
 
 /// Which piece of hardware a disk is, and where it sits. What is not known is absent; of a file nothing is.

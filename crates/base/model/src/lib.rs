@@ -40,6 +40,7 @@ mod portal_group;
 mod recording;
 mod refusal;
 mod refused;
+mod remote;
 mod report;
 mod reservation;
 mod role;
@@ -105,6 +106,7 @@ pub use portal_group::{GroupAccess, PORTAL_GROUP_SETTINGS, PortalGroupPolicy, Po
 pub use recording::{Recordable, Recorded, Recordings, Wire, WireEnds};
 pub use refusal::{Kind, Misread, Refusal};
 pub use refused::{ProofLack, RefusedLogin, RefusedWhy};
+pub use remote::{DiskPathReport, DiskPathState, PATHS_MAX, RemoteAddress, RemoteLogin, RemoteReport, RemoteUrl};
 pub use report::Report;
 pub use reservation::{Kept, RegistrationReport, ReservationKind, ReservationReport};
 pub use role::Role;

@@ -2,8 +2,8 @@
 
 use crate::{
     Access, Backend, CopySource, DiskId, DiskName, Level, MemberSize, Name, PoolId, Provision, Recordable,
-    RefusedLogin, RepairPolicy, Secret, Size, SnapshotId, SnapshotLock, SnapshotName, SpacePolicy, VolumeId,
-    VolumeName, VolumePolicy,
+    RefusedLogin, RemoteLogin, RepairPolicy, Secret, Size, SnapshotId, SnapshotLock, SnapshotName, SpacePolicy,
+    VolumeId, VolumeName, VolumePolicy,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,15 +14,19 @@ use std::time::Duration;
 pub enum Order {
     /// Look at what is at `path` without keeping it open → `Report::Disk`.
     InspectDisk {
-        /// A block device or a regular file.
+        /// A block device, a regular file, or the address of a remote disk.
         path: String,
+        /// How to log in to a remote disk; absent for others.
+        remote: Option<Box<RemoteLogin>>,
     },
     /// Open the disk and know it as `disk` → `Report::Disk`, with the label it bears.
     OpenDisk {
         /// The name it has from now on.
         disk: DiskName,
-        /// A block device or a regular file.
+        /// A block device, a regular file, or the address of a remote disk.
         path: String,
+        /// How to log in to a remote disk; absent for others.
+        remote: Option<Box<RemoteLogin>>,
     },
     /// Close a disk that no open pool uses → `Report::Done`.
     CloseDisk {
@@ -438,14 +442,15 @@ impl Order {
     #[must_use]
     pub fn is_question(&self) -> bool {
         use Order::{
-            Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, KeepState, Latencies,
-            NextEvents, NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions, SetReadCache,
-            Snapshots, StartTrace, Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume, VolumeNames,
-            Volumes,
+            Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, InspectDisk, KeepState,
+            Latencies, NextEvents, NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions,
+            SetReadCache, Snapshots, StartTrace, Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume,
+            VolumeNames, Volumes,
         };
         // A session may take its time to end; nothing else waits for that.
         let of_sessions = matches!(self, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
-        let looks = matches!(self, CheckPool { .. } | DumpPool { .. });
+        // Nor does anything wait for the target of a remote disk.
+        let looks = matches!(self, CheckPool { .. } | DumpPool { .. } | InspectDisk { remote: Some(_), .. });
         let of_volumes = matches!(self, Volume { .. } | Volumes | VolumeNames | HeldVolumes | Snapshots);
         let lists = of_volumes || matches!(self, Disks | Pools | Sessions | Portals | RefusedLogins);
         let records = matches!(self, Record { .. } | NextRecorded { .. } | StopRecording { .. });

@@ -34,7 +34,7 @@ pub use config::{ApplyOptions, ConfigCommand, DiffOptions, DisruptionOption, Doc
 pub use conform::{AimOptions, ConformOptions, ReadyOptions, WhoOptions};
 pub use connect::{ConnectOptions, System};
 pub use debug::DebugCommand;
-pub use disk::{DiskCommand, DiskGiven, Light, SpareCommand};
+pub use disk::{DiskCommand, DiskGiven, Light, RemoteOptions, SpareCommand};
 pub use event::{EventCommand, Since};
 pub use host::{GroupCommand, HostCommand, TargetCommand};
 pub use isns::IsnsCommand;

@@ -156,7 +156,7 @@ impl Pool {
         let shape = DiskShape { volatile_cache, physical_block_bytes, ..DiskShape::of(mib << 20) };
         stage.array.add_disk(&path, shape);
         let disk = self.new_name();
-        stage.order(Order::OpenDisk { disk: disk.clone(), path: path.clone() }).await?;
+        stage.order(Order::OpenDisk { disk: disk.clone(), path: path.clone(), remote: None }).await?;
         self.disks.borrow_mut().insert(disk.clone(), path);
         Ok(disk)
     }
@@ -195,7 +195,7 @@ impl Pool {
         for path in paths {
             let disk = self.new_name();
             // A disk that is gone cannot be opened, and the pool does without.
-            let _ = stage.ask(Order::OpenDisk { disk: disk.clone(), path: path.clone() }).await;
+            let _ = stage.ask(Order::OpenDisk { disk: disk.clone(), path: path.clone(), remote: None }).await;
             self.disks.borrow_mut().insert(disk, path);
         }
     }

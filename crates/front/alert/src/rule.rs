@@ -24,6 +24,7 @@ pub fn of(code: EventCode) -> Rule {
         | event::DISK_WEARS
         | event::DISK_FAILING
         | event::DISK_STALLED
+        | event::PATH_LOST
         | event::FILE_SYSTEM_FULL
         | event::SPARE_NONE
         | event::LOG_FAILED

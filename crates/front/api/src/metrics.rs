@@ -28,7 +28,9 @@ pub async fn metrics(control: Arc<Control>, alerts: &Alerts) -> Result<String, R
     let (volumes, activity) = (control.volumes().await?, control.activity().await?);
     volumes_as_they_are(&mut text, &volumes);
     volumes_as_used(&mut text, &activity);
-    disks(&mut text, &control.disks().await?);
+    let known = control.disks().await?;
+    disks(&mut text, &known);
+    disk_paths(&mut text, &known);
     sessions(&mut text, &activity);
     portals(&mut text, &control.portal_reports().await?);
     alerts_and_receivers(&mut text, alerts);
@@ -177,6 +179,31 @@ fn volumes_as_used(text: &mut Text, activity: &Activity) {
     each("blockyard_volume_cache_miss_bytes_total", "Bytes that readers waited for.", &|volume| {
         volume.cache.map(|cache| cache.misses.bytes())
     });
+}
+
+/// The paths of remote disks.
+fn disk_paths(text: &mut Text, disks: &[DiskReport]) {
+    let remote = disks.iter().filter_map(|disk| Some((disk.name.as_ref()?, disk.remote.as_ref()?)));
+    let paths: Vec<_> = remote.flat_map(|(name, remote)| remote.paths.iter().map(move |path| (name, path))).collect();
+    if paths.is_empty() {
+        return;
+    }
+    let mut each = |name, kind, help, value: &dyn Fn(&model::DiskPathReport) -> u64| {
+        let mut family = text.family(name, kind, help);
+        for (disk, path) in &paths {
+            let portal = path.portal.to_string();
+            family.sample(&[("disk", disk.as_str()), ("portal", &portal)], value(path));
+        }
+    };
+    each("blockyard_disk_path_up", Kind::Gauge, "1 while a path to a remote disk is logged in.", &|path| {
+        u64::from(path.state == model::DiskPathState::Up)
+    });
+    each("blockyard_disk_path_active", Kind::Gauge, "1 for the path that carries I/O.", &|path| u64::from(path.active));
+    each("blockyard_disk_path_losses_total", Kind::Counter, "How often a path was lost.", &|path| path.losses);
+    each("blockyard_disk_path_commands_total", Kind::Counter, "Commands that a path has carried.", &|path| {
+        path.commands
+    });
+    each("blockyard_disk_path_bytes_total", Kind::Counter, "Bytes that a path has carried.", &|path| path.bytes);
 }
 
 fn disks(text: &mut Text, disks: &[DiskReport]) {

@@ -105,7 +105,7 @@ impl Control {
         let state = self.state();
         let record = state.disk(name)?;
         let report = loop {
-            match self.engine.disk(Order::OpenDisk { disk: name.clone(), path: record.path.clone() }).await {
+            match self.engine.disk(record.order(name)).await {
                 Ok(report) => break report,
                 Err(refusal) if refusal.code == code::DISK_IN_USE && Instant::now() < until => {
                     sleep(HANDOVER_STEP).await;
@@ -135,7 +135,13 @@ impl Control {
     /// folder that a disk was ever in.
     async fn open_elsewhere(&self, turn: &Turn<'_>, lost: &[DiskName]) -> Result<(), Refusal> {
         let state = self.state();
-        let was_in = state.disks.values().filter_map(|record| Path::new(&record.path).parent()).map(Path::to_path_buf);
+        // A remote disk is where its address says, or nowhere.
+        let lost: Vec<&DiskName> = lost.iter().filter(|name| !state.is_remote(name)).collect();
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let local = state.disks.values().filter(|record| record.remote.is_none());
+        let was_in = local.filter_map(|record| Path::new(&record.path).parent()).map(Path::to_path_buf);
         let folders: BTreeSet<PathBuf> = was_in.chain(self.settings.disk_search.iter().cloned()).collect();
         let found = search::disks(&self.engine, &folders).await;
         for name in lost {
@@ -144,7 +150,7 @@ impl Control {
                 tracing::warn!(disk = %name, "not found");
                 continue;
             };
-            match self.engine.disk(Order::OpenDisk { disk: name.clone(), path: path.clone() }).await {
+            match self.engine.disk(Order::OpenDisk { disk: name.clone(), path: path.clone(), remote: None }).await {
                 Ok(report) => {
                     tracing::info!(disk = %name, path, "found under another name");
                     self.commit(turn, |state| {

@@ -64,6 +64,8 @@ pub(crate) struct Seen {
     pub(crate) stalled: BTreeSet<DiskName>,
     /// When all of the array was looked at last.
     pub(crate) looked: Option<Instant>,
+    /// Remote disks that were lost, and when it was tried last to bring them back.
+    pub(crate) returning: BTreeMap<DiskName, Instant>,
 }
 
 /// Held by the change that is under way.
@@ -242,6 +244,11 @@ impl State {
         for record in self.disks.values_mut() {
             record.spare.take_if(|spare| spare.pool.as_ref() == Some(pool));
         }
+    }
+
+    /// True for a disk of another array.
+    pub(crate) fn is_remote(&self, name: &model::DiskName) -> bool {
+        self.disks.get(name).is_some_and(|record| record.remote.is_some())
     }
 
     /// What we know of the disk called `name`.

@@ -66,7 +66,8 @@ impl Control {
     /// Those that are not ours; one of which a part is ours is in use.
     fn told_of_ours(&self, found: Vec<Found>) -> Vec<Found> {
         let state = self.state();
-        let disks = state.disks.iter().map(|(name, record)| (format!("disk {name}"), record.path.clone()));
+        let local = state.disks.iter().filter(|(_, record)| record.remote.is_none());
+        let disks = local.map(|(name, record)| (format!("disk {name}"), record.path.clone()));
         let backed = state.volumes.iter().filter_map(|(name, record)| match &record.backend {
             model::Backend::File { path } => Some((format!("volume {name}"), path.clone())),
             _ => None,
@@ -98,7 +99,7 @@ async fn look_into(engine: &Engine, device: Found) -> BlockDeviceReport {
     let mut identity = device.identity.clone();
     let mut label = device.signature.clone().map(|what| Label::Foreign { what });
     let judged = if device.uses.is_empty() {
-        let order = Order::InspectDisk { path: kernel.clone() };
+        let order = Order::InspectDisk { path: kernel.clone(), remote: None };
         match timeout(PATIENCE, engine.disk(order)).await {
             Ok(Ok(seen)) => {
                 let inside = seen.identity;

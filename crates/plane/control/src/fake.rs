@@ -163,8 +163,8 @@ impl Fake {
 
     fn obey(&mut self, order: &Order) -> Result<Report, Refusal> {
         match order {
-            Order::InspectDisk { path } => self.inspect(None, path).map(Report::Disk),
-            Order::OpenDisk { disk, path } => self.open_disk(disk, path).map(Report::Disk),
+            Order::InspectDisk { path, .. } => self.inspect(None, path).map(Report::Disk),
+            Order::OpenDisk { disk, path, .. } => self.open_disk(disk, path).map(Report::Disk),
             Order::CloseDisk { disk } => Ok(self.close_disk(disk)),
             Order::EraseDisk { disk, .. } => label::erase(&self.disks[disk]).map(|()| Report::Done),
             Order::LocateDisk { disk, .. } => self.locate_disk(disk),
@@ -289,6 +289,7 @@ impl Fake {
             spare: None,
             identity: self.identities.get(path).cloned().unwrap_or_default(),
             health: None,
+            remote: None,
         })
     }
 

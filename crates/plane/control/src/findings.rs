@@ -20,7 +20,9 @@ impl Control {
         findings.push(secrets(model::Secret::all_are_locked()));
         findings.extend(problems(&status));
         findings.extend(self.pools().await?.iter().flat_map(pool));
-        findings.extend(health(&self.disks().await?));
+        let disks = self.disks().await?;
+        findings.extend(health(&disks));
+        findings.extend(single_paths(&disks));
         findings.extend(paths(&self.sessions().await?, &self.portals()));
         findings.extend(self.isns_finding());
         findings.extend(strangers(&self.refused_logins().await?));
@@ -92,7 +94,8 @@ fn pool(pool: &PoolReport) -> Vec<Finding> {
 }
 
 fn health(disks: &[DiskReport]) -> Option<Finding> {
-    let real: Vec<&DiskReport> = disks.iter().filter(|disk| disk.identity.serial.is_some()).collect();
+    let is_real = |disk: &&DiskReport| disk.identity.serial.is_some() && disk.remote.is_none();
+    let real: Vec<&DiskReport> = disks.iter().filter(is_real).collect();
     let silent = real.iter().filter(|disk| disk.health.is_none()).count();
     if real.is_empty() {
         return None;
@@ -102,6 +105,21 @@ fn health(disks: &[DiskReport]) -> Option<Finding> {
     }
     let sentence = format!("{silent} of {} do not tell their health", real.len());
     Some(Finding::warning("disks", sentence, "install smartmontools, and let the daemon run smartctl"))
+}
+
+/// Remote disks that a lost path makes unreachable.
+fn single_paths(disks: &[DiskReport]) -> Option<Finding> {
+    let remote = disks.iter().filter_map(|disk| Some((disk.name.as_ref()?, disk.remote.as_ref()?)));
+    let single = remote.filter(|(_, remote)| remote.paths.len() < 2);
+    let names: Vec<String> = single.map(|(name, _)| name.to_string()).collect();
+    let sentence = match &names[..] {
+        [] => return None,
+        [name] => format!("{name} has one path only"),
+        names => format!("{} have one path only", first_few(names.iter(), 5)),
+    };
+    let fix = "add the disk with a second portal of its target: remove it from its pool, then blockyard disk add \
+               iscsi://IP,IP/TARGET/LUN";
+    Some(Finding::warning("remote disks", sentence, fix))
 }
 
 /// Hosts that have one way only where there are several.

@@ -44,8 +44,13 @@ impl Control {
 
     /// Every disk that is there was asked, and what is worse than before is an event.
     pub(crate) async fn look_at_health(&self, program: &Path) {
-        let disks: Vec<(DiskName, PathBuf)> =
-            self.state().disks.iter().map(|(name, record)| (name.clone(), PathBuf::from(&record.path))).collect();
+        let disks: Vec<(DiskName, PathBuf)> = self
+            .state()
+            .disks
+            .iter()
+            .filter(|(_, it)| it.remote.is_none())
+            .map(|(name, record)| (name.clone(), PathBuf::from(&record.path)))
+            .collect();
         for (name, path) in disks {
             let Some(device) = device_of(&path) else { continue };
             match ask(program, &device).await {

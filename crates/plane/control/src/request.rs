@@ -21,11 +21,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Know a disk.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+/// Add a disk.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewDisk {
-    /// A block device or a regular file, as an absolute path.
+    /// A block device or a regular file, as an absolute path; or the address of a logical unit of another array:
+    /// `iscsi://[CHAP_NAME@]IP[:PORT][,IP[:PORT]…]/TARGET/LUN`.
     pub path: String,
     /// What to call it; made from the path when absent.
     #[serde(default)]
@@ -34,8 +35,19 @@ pub struct NewDisk {
     #[serde(default)]
     pub create: Option<Size>,
     /// Add it although it is not empty. Nothing is written to it before a pool is made of it, with force as well.
+    /// Registrations of other initiators with a remote disk are preempted.
     #[serde(default)]
     pub force: bool,
+    /// The CHAP credentials that authenticate this array to a remote disk; the name is the one of the address, or the
+    /// node's, when absent.
+    #[serde(default)]
+    pub chap: Option<NewChap>,
+    /// The CHAP credentials that authenticate the target; the name is the target's when absent.
+    #[serde(default)]
+    pub mutual_chap: Option<NewChap>,
+    /// Require header and data digests of a remote disk.
+    #[serde(default)]
+    pub digests: bool,
 }
 
 /// Find a disk in its rack.

@@ -37,7 +37,7 @@ pub async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> Found {
     let mut found = Found::default();
     for path in candidates {
         // A path that cannot be looked at is not the disk that is sought.
-        let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone() }).await else { continue };
+        let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await else { continue };
         if let Some(key) = report.identity.key() {
             found.by_serial.entry(key).or_insert_with(|| path.clone());
         }
@@ -56,7 +56,7 @@ pub async fn owned_by(
 ) -> Option<(String, Name, String)> {
     let candidates: Vec<String> = folders.iter().flat_map(|folder| candidates(folder)).take(CANDIDATES_MAX).collect();
     for path in candidates {
-        let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone() }).await else { continue };
+        let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await else { continue };
         if let Label::Ours { pool_name, owner: Some(LabelOwner { node_name, machine: Some(of), .. }), .. } =
             report.label
             && of == machine

@@ -89,6 +89,23 @@ pub struct DiskRecord {
     /// Which piece of hardware it is, as it was seen last.
     #[serde(default)]
     pub identity: DiskIdentity,
+    /// How it is logged in to, where it is a disk of another array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<RemoteRecord>,
+}
+
+/// How a disk of another array is logged in to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteRecord {
+    /// What authenticates this array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<ChapRecord>,
+    /// What authenticates the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutual_chap: Option<ChapRecord>,
+    /// Header and data digests are required.
+    #[serde(default)]
+    pub digests: bool,
 }
 
 /// What a spare is for.

@@ -93,6 +93,7 @@ impl Control {
             return self.note_refused().await;
         }
         self.keep_copies(&mut seen.copied).await;
+        crate::change::remote::return_lost(self, &mut seen.returning).await?;
         self.place_spares(&mut seen.vigil).await?;
         self.note_pool_states(&self.pools().await?, &mut seen.pools);
         let scrubs = self.see_to_scrubs(now()).await;

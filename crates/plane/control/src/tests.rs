@@ -112,7 +112,7 @@ pub fn disks(dir: &Path) -> PathBuf {
 
 pub fn new_disk(folder: &Path, name: &str, size: Size) -> NewDisk {
     let path = folder.join(format!("{name}.img")).to_string_lossy().into_owned();
-    NewDisk { path, name: Some(name.parse().expect("a name")), create: Some(size), force: false }
+    NewDisk { path, name: Some(name.parse().expect("a name")), create: Some(size), force: false, ..NewDisk::default() }
 }
 
 pub fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {

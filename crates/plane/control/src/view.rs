@@ -150,6 +150,7 @@ impl Control {
             spare: None,
             identity: record.identity.clone(),
             health: None,
+            remote: record.remote_report(),
         }));
         for disk in &mut disks {
             let record = disk.name.as_ref().and_then(|name| state.disks.get(name));

@@ -4,6 +4,7 @@ use crate::counted::Counted;
 use crate::fence::Fenced;
 use crate::overlay::Overlay;
 use crate::pool::OpenPool;
+use crate::remote::MemberDisk;
 use block::{BlockDevice, IoError, IoErrorKind, Stable};
 use raid::{Array, FailureLog, Finding, Options};
 use shard::{GroupCommit, World, mailbox, pause_on, spawn_on};
@@ -14,7 +15,7 @@ use std::rc::{Rc, Weak};
 use volume::Window;
 
 /// A member disk as a whole: labels and catalogs at its ends, the array's data area between.
-pub type Disk<W> = Rc<GroupCommit<Fenced<Counted<Overlay<<W as World>::Disk>>>>>;
+pub type Disk<W> = Rc<GroupCommit<Fenced<Counted<Overlay<MemberDisk<W>>>>>>;
 
 /// What an array uses of a member disk.
 pub type Member<W> = Window<Disk<W>>;
@@ -23,13 +24,13 @@ pub type Member<W> = Window<Disk<W>>;
 pub type Group<W> = Rc<Array<Member<W>>>;
 
 /// The array's disk, opened.
-pub fn disk<W: World>(world: &W, device: W::Disk) -> Disk<W> {
+pub fn disk<W: World>(world: &W, device: MemberDisk<W>) -> Disk<W> {
     let world = world.clone();
     Rc::new(GroupCommit::new(Fenced::new(Counted::new(Overlay::new(device), move || world.now()))))
 }
 
 /// What keeps writes of the disk in memory, where they are kept.
-pub fn overlay<W: World>(disk: &Disk<W>) -> &Overlay<W::Disk> {
+pub fn overlay<W: World>(disk: &Disk<W>) -> &Overlay<MemberDisk<W>> {
     disk.device().device().device()
 }
 

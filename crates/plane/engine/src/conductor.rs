@@ -61,6 +61,7 @@ pub async fn conduct<W: World>(
     facts: Facts,
     (volumes, front): (VolumeHomes, Rc<dyn FrontEnd>),
 ) {
+    seat.remotes.logins().set_node(&facts.node);
     let conductor = Rc::new(Conductor::new(seat.clone(), facts, volumes, front));
     let (queue, changes) = mailbox::channel::<Call>();
     let worker = conductor.clone();
@@ -140,8 +141,9 @@ impl<W: World> Conductor<W> {
         }
         self.admit_change(order)?;
         match order {
-            Order::InspectDisk { path } => self.inspect_disk(path).await.map(Report::Disk),
-            Order::OpenDisk { disk, path } => self.open_disk(disk, path).await.map(Report::Disk),
+            Order::OpenDisk { disk, path, remote } => {
+                self.open_disk(disk, path, remote.as_deref()).await.map(Report::Disk)
+            }
             Order::CloseDisk { disk } => self.close_disk(disk).await.map(|()| Report::Done),
             Order::EraseDisk { disk, pool } => self.erase_disk(disk, *pool).await.map(|()| Report::Done),
             Order::LocateDisk { disk, on } => self.locate_disk(disk, *on).map(|()| Report::Done),

@@ -1,9 +1,11 @@
 //! Looking at a disk that no pool has: what it is, and what stands on it.
 
+use crate::remote::{self, MemberDisk, RemoteDisks};
 use block::BlockDevice;
+use initiator::Use;
 use model::{
     DiskCounters, DiskId, DiskIdentity, DiskReport, DiskState, Label, LabelOwner, MachineId, NodeId, PoolId, Refusal,
-    Size, UNKNOWN_DATA, code,
+    RemoteAddress, Size, UNKNOWN_DATA, code,
 };
 use shard::{DiskOptions, World};
 use std::io;
@@ -13,11 +15,31 @@ use volume::{BLOCK_BYTES, Contents};
 /// looks after whoever closes what could have been written, is left alone.
 ///
 /// *Errors*: it cannot be opened or read, is no disk, or something else holds it.
-pub async fn look_at<W: World>(world: &W, path: &str, read_only: bool) -> Result<DiskReport, Refusal> {
+pub async fn look_at<W: World>(disks: &RemoteDisks<W>, path: &str, read_only: bool) -> Result<DiskReport, Refusal> {
+    if !RemoteAddress::is_remote(path) {
+        return look_at_local(disks.world(), path, read_only).await;
+    }
+    let disk = disks.open(path, Use::Look).await?;
+    if let Some(key) = disk.foreign_key() {
+        return Err(remote::reserved(path, key));
+    }
+    let report = look(&disk, path, remote::identity(&disk)).await?;
+    let reached = remote::idle_report(disks.logins(), path);
+    Ok(DiskReport { remote: reached, ..report })
+}
+
+/// As [`look_at`], of a disk or file of this machine.
+///
+/// *Errors*: as of [`look_at`].
+pub async fn look_at_local<W: World>(world: &W, path: &str, read_only: bool) -> Result<DiskReport, Refusal> {
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only };
     let disk = world.open_disk(path, options).map_err(|error| unreadable(path, &error))?;
+    look(&disk, path, identify(world, path)).await
+}
+
+async fn look(disk: &impl BlockDevice, path: &str, identity: DiskIdentity) -> Result<DiskReport, Refusal> {
     let geometry = disk.geometry();
-    let probe = volume::probe(&disk).await;
+    let probe = volume::probe(disk).await;
     let label = match probe.contents {
         Contents::Blank if probe.has_residue => Label::Foreign { what: UNKNOWN_DATA.to_owned() },
         Contents::Blank => Label::None,
@@ -45,8 +67,9 @@ pub async fn look_at<W: World>(world: &W, path: &str, read_only: bool) -> Result
         state: DiskState::Free,
         counters: DiskCounters::default(),
         spare: None,
-        identity: identify(world, path),
+        identity,
         health: None,
+        remote: None,
     })
 }
 
@@ -77,8 +100,8 @@ fn identify<W: World>(world: &W, path: &str) -> DiskIdentity {
 }
 
 /// The disk at `path` bears no label any more, durably.
-pub async fn erase<W: World>(world: &W, path: &str) -> Result<(), Refusal> {
-    let disk = open(world, path)?;
+pub async fn erase<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<(), Refusal> {
+    let disk = open(disks, path).await?;
     let wiped = volume::wipe(&disk).await;
     wiped.map(|_| ()).map_err(|error| {
         Refusal::new(
@@ -90,14 +113,25 @@ pub async fn erase<W: World>(world: &W, path: &str) -> Result<(), Refusal> {
 }
 
 /// Opens the disk at `path` as members are opened: in blocks of 4096 bytes.
-pub fn open<W: World>(world: &W, path: &str) -> Result<W::Disk, Refusal> {
-    open_as(world, path, false)
+///
+/// A remote disk is registered with: *errors* when another initiator is.
+pub async fn open<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<MemberDisk<W>, Refusal> {
+    open_as(disks, path, false, false).await
 }
 
-/// The same, for reading alone where that is asked for.
-pub fn open_as<W: World>(world: &W, path: &str, read_only: bool) -> Result<W::Disk, Refusal> {
+/// The same, for reading alone where that is asked for; with `force`, registrations of other initiators are preempted.
+pub async fn open_as<W: World>(
+    disks: &RemoteDisks<W>,
+    path: &str,
+    read_only: bool,
+    force: bool,
+) -> Result<MemberDisk<W>, Refusal> {
+    if RemoteAddress::is_remote(path) {
+        let usage = if read_only { Use::Look } else { Use::Own { force } };
+        return disks.open(path, usage).await.map(MemberDisk::Remote);
+    }
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only };
-    world.open_disk(path, options).map_err(|error| unreadable(path, &error))
+    disks.world().open_disk(path, options).map(MemberDisk::Local).map_err(|error| unreadable(path, &error))
 }
 
 /// The refusal for a path that cannot be opened.

@@ -18,6 +18,7 @@ mod locate;
 mod overlay;
 pub mod peers;
 mod pool;
+mod remote;
 mod seat;
 pub mod unit;
 

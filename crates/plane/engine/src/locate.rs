@@ -2,7 +2,7 @@
 
 use crate::inspect;
 use block::{BlockDevice, Extent};
-use model::{DiskName, Refusal, code};
+use model::{DiskName, Refusal, RemoteAddress, code};
 use shard::World;
 use std::io;
 use std::time::Duration;
@@ -20,7 +20,9 @@ const READ_BLOCKS: u64 = 16;
 ///
 /// *Errors*: `DISK_NO_LIGHT` when none is known; what the system says.
 pub fn light<W: World>(world: &W, disk: &DiskName, path: &str, on: bool) -> Result<(), Refusal> {
-    world.locate_disk(path, on).map_err(|error| match error.kind() {
+    let is_remote = RemoteAddress::is_remote(path);
+    let lit = if is_remote { Err(io::ErrorKind::Unsupported.into()) } else { world.locate_disk(path, on) };
+    lit.map_err(|error: io::Error| match error.kind() {
         io::ErrorKind::Unsupported => Refusal::new(
             code::DISK_NO_LIGHT,
             format!("no light beside disk {disk} is known"),

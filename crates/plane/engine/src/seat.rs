@@ -6,6 +6,7 @@ use crate::limits::Limits;
 use crate::overlay::Room;
 use crate::peers::{Job, Peers, Resident};
 use crate::pool::OpenPool;
+use crate::remote::{Logins, RemoteDisks};
 use crate::unit::{self, Unit};
 use block::{Extent, IoError, IoErrorKind};
 use cache::CacheShard;
@@ -24,6 +25,7 @@ pub struct Ticket<W: World> {
     /// The bounds of everything.
     pub limits: Limits,
     events: Events,
+    remote_logins: Logins,
     overlay_room: Room,
     inbox: Receiver<Job<Seat<W>>>,
     peers: Peers<Job<Seat<W>>>,
@@ -33,12 +35,14 @@ pub struct Ticket<W: World> {
 #[must_use]
 pub fn tickets<W: World>(limits: Limits) -> Vec<Ticket<W>> {
     let events = Events::new(limits.events_max);
+    let remote_logins = Logins::default();
     let overlay_room = Room::new(limits.read_only_bytes_max);
     let (peers, inboxes) = Peers::new(limits.shards);
     let ticket = |(index, inbox)| Ticket {
         index,
         limits,
         events: events.clone(),
+        remote_logins: remote_logins.clone(),
         overlay_room: overlay_room.clone(),
         inbox,
         peers: peers.clone(),
@@ -62,6 +66,8 @@ pub struct Seat<W: World> {
     pub overlay_room: Room,
     /// What the volumes of pools at home here share of memory, and of the way below.
     pub cache: CacheShard<W>,
+    /// The disks of other arrays that are open here.
+    pub remotes: RemoteDisks<W>,
     units: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
     fronts: RefCell<Vec<Rc<dyn FrontShard<W>>>>,
     peers: Peers<Job<Self>>,
@@ -105,6 +111,7 @@ impl<W: World> Seat<W> {
             fronts: RefCell::default(),
             pools: RefCell::default(),
             cache: unit::cache_of(&world, &ticket.limits, &ticket.events),
+            remotes: RemoteDisks::new(world.clone(), ticket.events.clone(), ticket.remote_logins),
             events: ticket.events,
             overlay_room: ticket.overlay_room,
             peers: ticket.peers,

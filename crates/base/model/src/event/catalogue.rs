@@ -48,6 +48,10 @@ catalogue! {
     112 SPARE_NONE         Warning  "A member is lost, and no spare fits.";
     113 SPARE_REFUSED      Warning  "A spare could not take the place of a lost member.";
     114 DISK_ANSWERS       Info     "A disk that did not answer does so again.";
+    115 PATH_LOST          Warning  "A path to a remote disk was lost.";
+    116 PATH_RESTORED      Info     "A path to a remote disk is available again.";
+    117 PATH_FENCED        Info     "Writes of a lost path were ended before they were sent again.";
+    118 REMOTE_DISK_UNREACHABLE Warning "No path to a remote disk is available; its pool goes on without it.";
 
     201 REBUILD_BEGAN      Info     "A member is being filled.";
     202 REBUILD_ENDED      Info     "A member is filled and in service.";

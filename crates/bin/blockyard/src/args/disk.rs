@@ -1,7 +1,7 @@
 //! `blockyard disk …`
 
 use super::{ListOptions, PatienceOptions};
-use clap::{Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use model::{DiskName, Name, Refusal, Size};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,12 +18,16 @@ pub enum DiskCommand {
 Example:
   blockyard disk find")]
     Find(ListOptions),
-    /// Know block devices, or files that stand for disks
+    /// Add block devices, files that stand for disks, or logical units of other arrays over iSCSI
     #[command(after_help = "Example:
   blockyard disk add /dev/disk/by-id/ata-ST12000-ZL2ABCDE
-  blockyard disk add --name d0 --create 1GiB ./var/d0.img")]
+  blockyard disk add --name d0 --create 1GiB ./var/d0.img
+
+A logical unit of another array, over two paths, with CHAP in both directions:
+  blockyard disk add --name r0 --chap-secret-file own.secret --mutual-secret-file target.secret \\
+      iscsi://node1@10.0.0.1,10.0.1.1/iqn.2026-11.io.blockyard:array1/0")]
     Add {
-        /// Block devices or regular files
+        /// Block devices, regular files, or addresses: iscsi://[CHAP_NAME@]IP[:PORT][,IP[:PORT]...]/TARGET/LUN
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
         /// What to call the disk; made from its path otherwise
@@ -32,9 +36,12 @@ Example:
         /// Make a sparse file of this size first, for labs
         #[arg(long, value_name = "SIZE")]
         create: Option<Size>,
-        /// Add a disk that is not empty: a pool of it overwrites a file system, partitions or a member of LVM, md or ZFS
+        /// Add a disk that is not empty: a pool of it overwrites a file system, partitions or a member of LVM, md or ZFS.
+        /// Preempt registrations of other initiators with a remote disk
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        remote: RemoteOptions,
     },
     /// Forget a disk that no pool uses; what is on it stays
     #[command(after_help = "Example:\n  blockyard disk remove d2")]
@@ -100,6 +107,23 @@ A healthy disk is replaced when that is said twice:
         #[command(flatten)]
         patience: PatienceOptions,
     },
+}
+
+/// How to log in to a remote disk.
+#[derive(Debug, Default, Args)]
+pub struct RemoteOptions {
+    /// File with the CHAP secret of this array; the CHAP name stands in the address [default: the node's name]
+    #[arg(long, value_name = "FILE")]
+    pub chap_secret_file: Option<PathBuf>,
+    /// CHAP name of the target [default: the target's iSCSI name]
+    #[arg(long, value_name = "NAME", requires = "mutual_secret_file")]
+    pub mutual_user: Option<String>,
+    /// File with the CHAP secret of the target (mutual CHAP)
+    #[arg(long, value_name = "FILE")]
+    pub mutual_secret_file: Option<PathBuf>,
+    /// Require header and data digests
+    #[arg(long)]
+    pub digests: bool,
 }
 
 /// A disk by its name, or by its path when the array does not know it yet.

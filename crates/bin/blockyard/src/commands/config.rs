@@ -178,7 +178,8 @@ fn request(options: &DocumentOptions) -> Result<ApplyConfig, Failure> {
     let hosts = document.host.values_mut().flat_map(|host| [&mut host.chap, &mut host.mutual_chap]);
     let discovery = document.auth.as_mut().and_then(|auth| auth.discovery.as_mut());
     let discovery = discovery.into_iter().flat_map(|proof| [&mut proof.chap, &mut proof.mutual_chap]);
-    hosts.chain(discovery).flatten().try_for_each(|entry| take_secret(entry, folder))?;
+    let disks = document.disk.values_mut().flat_map(|disk| [&mut disk.chap, &mut disk.mutual_chap]);
+    hosts.chain(discovery).chain(disks).flatten().try_for_each(|entry| take_secret(entry, folder))?;
     for receiver in document.receiver.iter_mut().flat_map(BTreeMap::values_mut) {
         if let Some(file) = receiver.password_file.take() {
             receiver.password = secret::read(Some(&folder.join(file)), "", false)?;

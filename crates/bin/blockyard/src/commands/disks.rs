@@ -2,14 +2,16 @@
 
 use super::newcomers::with_disk;
 use super::{Desk, known, or_dash};
-use crate::args::{DiskCommand, Light, ListOptions, SpareCommand};
+use crate::args::{DiskCommand, Light, ListOptions, RemoteOptions, SpareCommand};
 use crate::confirm;
 use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::progress::{self, Patience};
-use control::request::{Locate, NewDisk, NewSpare, Replace};
+use crate::secret;
+use control::request::{Locate, NewChap, NewDisk, NewSpare, Replace, SecretText};
 use model::{
-    BlockDeviceReport, DiskHealth, DiskName, DiskReport, DiskState, Label, Name, PoolReport, Refusal, Size, code,
+    BlockDeviceReport, DiskHealth, DiskName, DiskPathReport, DiskPathState, DiskReport, DiskState, Label, Name,
+    PoolReport, Refusal, RemoteAddress, RemoteReport, Size, code,
 };
 use std::path::{Path, PathBuf};
 
@@ -17,7 +19,10 @@ pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
     match command {
         DiskCommand::List(options) => list(desk, &options),
         DiskCommand::Find(options) => find(desk, &options),
-        DiskCommand::Add { paths, name, create, force } => add(desk, &paths, name, (create, force)),
+        DiskCommand::Add { paths, name, create, force, remote } => {
+            let usual = with_login(NewDisk { name, create, force, ..NewDisk::default() }, remote)?;
+            add(desk, &paths, &usual)
+        }
         DiskCommand::Remove { disk } => {
             desk.client.delete(&format!("/disks/{disk}"))?;
             desk.out.said(&format!("disk {disk} is forgotten; what is on it stays"))
@@ -62,11 +67,41 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
             disk.counters.errors.to_string(),
             or_dash(disk.identity.serial.as_ref()),
             or_dash(disk.identity.place()),
-            disk.path.clone(),
+            reached(disk),
         ]
     };
     let header = &["DISK", "STATE", "POOL", "SIZE", "ERRORS", "SERIAL", "SLOT", "PATH"];
     desk.out.rows(&answer, &Rows { header, rows: disks.iter().map(row).collect() })
+}
+
+/// The path of a disk, and how many of the paths of a remote one are up.
+fn reached(disk: &DiskReport) -> String {
+    let Some(remote) = disk.remote.as_ref().filter(|_| disk.state != DiskState::Free) else { return disk.path.clone() };
+    let up = remote.paths.iter().filter(|path| path.state == DiskPathState::Up).count();
+    format!("{} ({up} of {} paths up)", disk.path, remote.paths.len())
+}
+
+/// The paths of a remote disk, one a line.
+fn paths_of(remote: &RemoteReport) -> String {
+    let line = |path: &DiskPathReport| {
+        let active = if path.active { ", active" } else { "" };
+        let reason = path.reason.as_ref().map_or(String::new(), |reason| format!(": {reason}"));
+        let (portal, state) = (path.portal, path.state.as_str());
+        format!(
+            "  {:<7} {portal} {state}{active}, {} commands, lost {} times{reason}\n",
+            "path", path.commands, path.losses
+        )
+    };
+    let user = remote.chap_user.as_deref().unwrap_or("no");
+    let mutual = remote.mutual_chap_user.as_ref().map_or(String::new(), |user| format!(", mutual {user}"));
+    let digests = if remote.digests { "required" } else { "as the target prefers" };
+    let login = format!(
+        "  {:<7} {} LUN {}, CHAP {user}{mutual}, digests {digests}\n",
+        "target",
+        remote.target.as_str(),
+        remote.lun
+    );
+    remote.paths.iter().map(line).fold(login, |text, line| text + &line)
 }
 
 /// What could become a disk.
@@ -120,7 +155,8 @@ fn show(desk: &Desk, name: &DiskName) -> Result<(), Failure> {
         ("health", disk.health.as_ref().map(health_of)),
     ];
     let lines = lines.into_iter().filter_map(|(what, text)| Some(format!("  {what:<7} {}\n", text?)));
-    put(&format!("disk {name}: {}\n{}", state_of(&disk), lines.collect::<String>()))
+    let paths = disk.remote.as_ref().map(paths_of).unwrap_or_default();
+    put(&format!("disk {name}: {}\n{}{paths}", state_of(&disk), lines.collect::<String>()))
 }
 
 /// What a disk says of its health, in one line.
@@ -172,22 +208,32 @@ fn pool_of(disk: &DiskReport) -> String {
     }))
 }
 
-fn add(
-    desk: &Desk,
-    paths: &[PathBuf],
-    name: Option<DiskName>,
-    (create, force): (Option<Size>, bool),
-) -> Result<(), Failure> {
-    if name.is_some() && paths.len() > 1 {
+/// The request with the credentials that the options name.
+fn with_login(request: NewDisk, options: RemoteOptions) -> Result<NewDisk, Failure> {
+    let RemoteOptions { chap_secret_file, mutual_user, mutual_secret_file, digests } = options;
+    let chap =
+        |user, secret: Option<SecretText>| secret.map(|secret| NewChap { user, secret: Some(secret), demand: None });
+    let own = chap_secret_file.map(|file| secret::read(Some(&file), "", false)).transpose()?.flatten();
+    let target = mutual_secret_file.map(|file| secret::read(Some(&file), "", false)).transpose()?.flatten();
+    Ok(NewDisk { chap: chap(None, own), mutual_chap: chap(mutual_user, target), digests, ..request })
+}
+
+/// Every path is a disk; `usual` is the request but for its path.
+fn add(desk: &Desk, paths: &[PathBuf], usual: &NewDisk) -> Result<(), Failure> {
+    if usual.name.is_some() && paths.len() > 1 {
         let sentence = "one --name does not fit several disks; add them one by one, or leave it out";
         return Err(Failure::Usage(sentence.to_owned()));
     }
     for path in paths {
-        let request = NewDisk { path: absolute(path)?, name: name.clone(), create, force };
+        let request = NewDisk { path: absolute(path)?, ..usual.clone() };
         let answer = desk.client.post("/disks", &request, "disk")?;
         let disk: DiskReport = answer.decode()?;
         let holds = held_by(&disk.label);
-        let text = format!("disk {} added: {}{holds}", or_dash(disk.name), disk.size);
+        let paths = disk.remote.as_ref().map_or(String::new(), |remote| match remote.paths.len() {
+            1 => ", one path: add a second portal to survive the loss of a path".to_owned(),
+            count => format!(", {count} paths"),
+        });
+        let text = format!("disk {} added: {}{paths}{holds}", or_dash(disk.name), disk.size);
         desk.out.done(&answer, &text)?;
     }
     Ok(())
@@ -233,6 +279,9 @@ fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, F
 
 /// The path from the root, since the daemon stands elsewhere. Links are kept: `/dev/disk/by-id` is the better name.
 pub fn absolute(path: &Path) -> Result<String, Failure> {
+    if let Some(address) = path.to_str().filter(|text| RemoteAddress::is_remote(text)) {
+        return Ok(address.to_owned());
+    }
     let wrong = |why: &str| {
         let message = format!("the path \"{}\" cannot be used: {why}", path.display());
         Failure::usage(&Refusal::new(code::PATH_INVALID, message, "name a block device or a regular file"))

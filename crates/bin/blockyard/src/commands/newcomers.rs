@@ -24,7 +24,7 @@ pub fn with_disks<T>(
     let mut added = Vec::new();
     let ready = called.iter().try_for_each(|(name, path)| {
         if known.iter().all(|disk| disk.name.as_ref() != Some(name)) {
-            let request = NewDisk { path: path.clone(), name: Some(name.clone()), create: None, force };
+            let request = NewDisk { path: path.clone(), name: Some(name.clone()), force, ..NewDisk::default() };
             desk.client.post("/disks", &request, "disk")?;
             added.push(name.clone());
         }

@@ -63,6 +63,11 @@ impl Initiator {
         session
     }
 
+    /// Waits so long for an answer from now on.
+    pub fn be_patient(&mut self, limit: Duration) {
+        self.stream.set_read_timeout(Some(limit)).expect("an open socket");
+    }
+
     /// READ (16).
     pub fn read(&mut self, block: u64, blocks: u32) -> Result<Vec<u8>, Triple> {
         self.ask(&transfer(0x88, block, blocks), blocks as usize * BLOCK_BYTES)

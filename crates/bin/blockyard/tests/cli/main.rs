@@ -26,6 +26,7 @@ mod metadata;
 mod presenting;
 mod read_only;
 mod ready;
+mod remote;
 mod rest;
 mod secrets;
 mod serve;

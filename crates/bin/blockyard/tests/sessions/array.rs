@@ -49,6 +49,8 @@ pub fn pool_secret(number: u8) -> Secret {
 pub struct Array {
     /// What holds LUN 0; LUN 1 is memory.
     pub disk: DiskHandle,
+    /// Where it runs.
+    pub machine: Sim,
     orders: Sender<Call>,
 }
 
@@ -78,7 +80,7 @@ impl Array {
                 machine.spawn(conduct(shard, inbox, facts));
             }
         }
-        let array = Self { disk, orders };
+        let array = Self { disk, machine, orders };
         array.order(Order::CreateVolume(volume(0, Backend::File { path: "/lun0".to_owned() }))).await;
         array.order(Order::CreateVolume(volume(1, Backend::Ram))).await;
         array.show_the_second_volume().await;

@@ -30,6 +30,7 @@ mod policies;
 mod portals;
 mod read_only;
 mod recording;
+mod remote;
 mod reservations;
 mod sanitize;
 mod tasks;

@@ -136,7 +136,7 @@ impl Node {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
         let handle = self.machine.add_disk(&path, DiskShape::of(mib << 20));
-        self.control.add_disk(NewDisk { path, name: Some(name(disk)), create: None, force: false }).await.unwrap();
+        self.control.add_disk(NewDisk { path, name: Some(name(disk)), ..NewDisk::default() }).await.unwrap();
         handle
     }
 
@@ -145,7 +145,7 @@ impl Node {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
         self.machine.attach_disk(&path, handle);
-        self.control.add_disk(NewDisk { path, name: Some(name(disk)), create: None, force: false }).await.unwrap();
+        self.control.add_disk(NewDisk { path, name: Some(name(disk)), ..NewDisk::default() }).await.unwrap();
     }
 
     /// The daemon is gone, as by `kill -9`.

@@ -65,7 +65,7 @@ impl Array {
             let path = format!("/dev/disk{number}");
             self.machine.add_disk(&path, DiskShape::of(DISK_BYTES));
             let disk = name(&format!("disk{number}"))?;
-            self.order(Order::OpenDisk { disk: disk.clone(), path }).await?;
+            self.order(Order::OpenDisk { disk: disk.clone(), path, remote: None }).await?;
             disks.push(disk);
         }
         let group = GroupSpec {

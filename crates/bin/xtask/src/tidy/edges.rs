@@ -25,8 +25,12 @@ const TEST_FLOORS: [(&str, &[&str]); 1] = [("tool", &["front"])];
 const BASE_EDGES: [(&str, &str); 4] =
     [("shard", "block"), ("block", "simd"), ("model", "bounded"), ("model", "secret")];
 
-/// The only edges between crates of one floor above: the API shows and changes the receivers of alerts, and a pool asks whose it is.
-const SIDEWAYS: [(&str, &str); 2] = [("api", "alert"), ("volume", "cluster")];
+/// The only edges between crates of one floor above: the API shows and changes the receivers of alerts, a pool asks whose it is,
+/// and members of pools may be disks of other arrays.
+const SIDEWAYS: [(&str, &str); 3] = [("api", "alert"), ("volume", "cluster"), ("engine", "initiator")];
+
+/// What the tests of one crate may use besides: the simulated world, where a crate waits for time and networks.
+const TESTS: [(&str, &str); 1] = [("initiator", "sim")];
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -45,7 +49,8 @@ struct Package {
 struct Dependency {
     name: String,
     path: Option<String>,
-    /// `dev` for one of the tests.
+    /// `dev` for what tests alone use.
+    #[serde(default)]
     kind: Option<String>,
 }
 
@@ -80,7 +85,9 @@ fn judge(packages: &[Package]) -> Vec<Finding> {
         let others = package.dependencies.iter().filter(|used| used.path.is_some() && used.name != package.name);
         for used in others {
             let used_floor = floors.get(used.name.as_str()).copied().unwrap_or("nowhere");
-            let in_tests = used.kind.as_deref() == Some("dev") && reaches(&TEST_FLOORS, floor, used_floor);
+            let allowed_in_tests =
+                reaches(&TEST_FLOORS, floor, used_floor) || TESTS.contains(&(&package.name, &used.name));
+            let in_tests = used.kind.as_deref() == Some("dev") && allowed_in_tests;
             if !in_tests && !allowed((&package.name, floor), (&used.name, used_floor)) {
                 let what = format!("`{}` ({floor}) may not use `{}` ({used_floor})", package.name, used.name);
                 findings.push(Finding::new(&package.manifest_path, what));

@@ -5,7 +5,7 @@ use crate::Control;
 use crate::request::{Locate, NewDisk, Replace};
 use crate::state::DiskRecord;
 use crate::store::sync_dir;
-use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, Size, code};
+use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, RemoteAddress, Size, code};
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -16,6 +16,10 @@ impl Control {
     /// *Errors*: the name or the disk is known already, it cannot be opened, is too small, in use, or not empty and that was
     /// not forced. A file that was to be created is then not there.
     pub async fn add_disk(&self, request: NewDisk) -> Result<DiskReport, Refusal> {
+        if RemoteAddress::is_remote(&request.path) {
+            return super::remote::add(self, request).await;
+        }
+        admit_local(&request)?;
         let turn = self.turn().await;
         let state = self.state();
         let path = admit_path(&request.path)?;
@@ -31,9 +35,13 @@ impl Control {
         let added = async {
             self.admit_unknown(&path)?;
             self.admit_unused_device(&path).await?;
-            let report = self.engine.disk(Order::OpenDisk { disk: name.clone(), path: request.path.clone() }).await?;
+            let report = self
+                .engine
+                .disk(Order::OpenDisk { disk: name.clone(), path: request.path.clone(), remote: None })
+                .await?;
             let identity = report.identity.clone();
-            let record = DiskRecord { path: request.path.clone(), id: report.label.disk(), spare: None, identity };
+            let record =
+                DiskRecord { path: request.path.clone(), id: report.label.disk(), spare: None, identity, remote: None };
             let known = record.id.and_then(|id| self.known_as(id));
             let admitted = match known {
                 Some(other) => Err(disk_known(&path, &other)),
@@ -259,10 +267,22 @@ pub fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
 /// The last part of the path if it is a free name, else the first free of `d0`, `d1`…
 fn free_name(path: &Path, taken: impl Fn(&DiskName) -> bool) -> DiskName {
     let stem = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
-    stem.filter(|name| !taken(name)).unwrap_or_else(|| {
-        let numbered = |n: u32| format!("d{n}").parse::<DiskName>().expect("a letter and digits are a name");
-        (0..).map(numbered).find(|name| !taken(name)).expect("there are fewer disks than numbers")
-    })
+    stem.filter(|name| !taken(name)).unwrap_or_else(|| numbered_name(taken))
+}
+
+/// The first free of `d0`, `d1`…
+pub(super) fn numbered_name(taken: impl Fn(&DiskName) -> bool) -> DiskName {
+    let numbered = |n: u32| format!("d{n}").parse::<DiskName>().expect("a letter and digits are a name");
+    (0..).map(numbered).find(|name| !taken(name)).expect("there are fewer disks than numbers")
+}
+
+/// Admits a disk of this machine without what only remote ones have.
+fn admit_local(request: &NewDisk) -> Result<(), Refusal> {
+    if request.chap.is_none() && request.mutual_chap.is_none() && !request.digests {
+        return Ok(());
+    }
+    let hint = "leave out CHAP and digests, or give an address that begins with iscsi://";
+    Err(Refusal::new(code::OPTIONS_CONFLICT, format!("{} is not a remote disk", request.path), hint))
 }
 
 /// Admits a disk that has failed, or is whole, when it is to be replaced all the same and that was said twice.
@@ -324,11 +344,11 @@ pub fn missing(name: &DiskName) -> Refusal {
     )
 }
 
-fn disk_name_taken(name: &DiskName) -> Refusal {
+pub(super) fn disk_name_taken(name: &DiskName) -> Refusal {
     Refusal::new(code::NAME_TAKEN, format!("there is a disk {name} already"), "choose another --name")
 }
 
-fn disk_known(path: &Path, name: &DiskName) -> Refusal {
+pub(super) fn disk_known(path: &Path, name: &DiskName) -> Refusal {
     Refusal::new(
         code::DISK_KNOWN,
         format!("{} is known as disk {name}", path.display()),

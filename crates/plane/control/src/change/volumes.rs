@@ -193,7 +193,8 @@ impl Control {
         request.size.map_or(Ok(()), |size| admit_size(name, size))?;
         match (backend, request.size.map(whole)) {
             (Backend::File { path }, None) => {
-                let held = self.engine.disk(Order::InspectDisk { path: path.clone() }).await?.size.bytes();
+                let held =
+                    self.engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await?.size.bytes();
                 // What lies behind the last whole block is not part of the volume.
                 let size = Size::new(held - held % 4096);
                 admit_size(name, size).map(|()| (size, None))

@@ -133,7 +133,7 @@ fn auth(before: &State, entry: &AuthEntry, settings: &Settings) -> Result<AuthRe
 /// Admits an entry of CHAP whose secret comes with the document or is known here; `table` is where it stands in the document.
 ///
 /// The refusal names what a document has: options of the command line that set a secret are no help there.
-fn admit_secret(table: &str, entry: Option<&ChapEntry>, known: Option<&ChapRecord>) -> Result<(), Refusal> {
+pub(super) fn admit_secret(table: &str, entry: Option<&ChapEntry>, known: Option<&ChapRecord>) -> Result<(), Refusal> {
     if known.is_some() || entry.is_none_or(|entry| entry.secret.is_some()) {
         return Ok(());
     }

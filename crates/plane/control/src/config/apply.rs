@@ -9,7 +9,7 @@ use crate::Control;
 use crate::change::together::SettingsOf;
 use crate::impact::disrupts;
 use crate::parts::Consent;
-use crate::request::{NewDisk, NewPool, NewPortal, NewSpare, PoolSettings, Removal, VolumeSettings};
+use crate::request::{NewPool, NewPortal, NewSpare, PoolSettings, Removal, VolumeSettings};
 use crate::state::State;
 use model::{
     DiskName, Iqn, Name, PortalAddress, Refusal, Span, Subject, SubjectKind, Timestamp, VolumeId, VolumeName, code,
@@ -151,8 +151,7 @@ impl Control {
         (made, pending): (&mut Vec<Made>, &mut Option<Box<dyn Pending>>),
     ) -> Result<(), Refusal> {
         for name in makes.disks {
-            let path = document.disk[&name].path.clone();
-            self.add_disk(NewDisk { path, name: Some(name.clone()), create: None, force }).await?;
+            self.add_disk(document.disk[&name].new_disk(&name, force)).await?;
             made.push(Made::Disk(name));
         }
         for name in makes.pools {

@@ -1,7 +1,7 @@
 //! What stands in a document.
 
 use super::annex::{ReceiverEntry, UserEntry};
-use crate::request::{NewBackend, NewGroup, NewVolume, SecretText};
+use crate::request::{NewBackend, NewChap, NewDisk, NewGroup, NewVolume, SecretText};
 use model::{
     Balance, ChapAlgorithm, Demand, DiskName, GroupAccess, Iqn, IsnsServer, Name, Network, PortalAddress, Provision,
     Size, VolumeId, VolumeName,
@@ -71,14 +71,40 @@ pub struct Document {
 }
 
 /// A disk.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskEntry {
-    /// A block device or a regular file, as an absolute path. A disk that is known already must be there.
+    /// A block device or a regular file, as an absolute path, or the address of a remote disk. A disk that is known already
+    /// must be there.
     pub path: String,
+    /// What authenticates this array to a remote disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chap: Option<ChapEntry>,
+    /// What authenticates the target of a remote disk.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mutual_chap: Option<ChapEntry>,
+    /// Require header and data digests of a remote disk.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub digests: bool,
     /// What it is a spare for; what it is stays when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare: Option<SpareEntry>,
+}
+
+impl DiskEntry {
+    /// The request that adds the disk.
+    pub(super) fn new_disk(&self, name: &DiskName, force: bool) -> NewDisk {
+        let chap = |entry: &ChapEntry| NewChap { user: entry.user.clone(), secret: entry.secret.clone(), demand: None };
+        NewDisk {
+            path: self.path.clone(),
+            name: Some(name.clone()),
+            force,
+            chap: self.chap.as_ref().map(chap),
+            mutual_chap: self.mutual_chap.as_ref().map(chap),
+            digests: self.digests,
+            ..NewDisk::default()
+        }
+    }
 }
 
 /// What a disk is a spare for.

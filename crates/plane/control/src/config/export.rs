@@ -35,7 +35,15 @@ impl Control {
 pub(crate) fn of_state(state: &State) -> Document {
     let spare = |record: &SpareRecord| SpareEntry { pool: record.pool.clone() };
     let disk = state.disks.iter().map(|(name, disk)| {
-        (name.clone(), DiskEntry { path: disk.path.clone(), spare: disk.spare.as_ref().map(spare) })
+        let remote = disk.remote.as_ref();
+        let entry = DiskEntry {
+            path: disk.path.clone(),
+            chap: remote.and_then(|remote| chap(&remote.chap)),
+            mutual_chap: remote.and_then(|remote| chap(&remote.mutual_chap)),
+            digests: remote.is_some_and(|remote| remote.digests),
+            spare: disk.spare.as_ref().map(spare),
+        };
+        (name.clone(), entry)
     });
     let portal_group = |(&tag, policy): (&u16, &PortalGroupPolicy)| PortalGroupEntry {
         tag,

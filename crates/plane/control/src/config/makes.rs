@@ -78,6 +78,9 @@ impl Draft {
         let record = known.state.disks.get(name);
         match record {
             None => {
+                for (table, chap) in [("chap", &entry.chap), ("mutual_chap", &entry.mutual_chap)] {
+                    super::access::admit_secret(&format!("disk.{name}.{table}"), chap.as_ref(), None)?;
+                }
                 self.step(StepKind::Make, format!("disk {name}"), entry.path.clone());
                 self.makes.disks.push(name.clone());
             }
@@ -212,7 +215,10 @@ fn otherwise(message: String, hint: impl Into<String>) -> Refusal {
 /// True for two names of one file or device.
 fn is_same_place(one: &str, other: &str) -> bool {
     let real = |path: &str| std::fs::canonicalize(path).ok();
-    one == other || real(one).is_some_and(|place| real(other) == Some(place))
+    let remote = |path: &str| path.parse::<model::RemoteUrl>().ok().map(|url| url.address);
+    one == other
+        || remote(one).is_some_and(|address| remote(other) == Some(address))
+        || real(one).is_some_and(|place| real(other) == Some(place))
 }
 
 fn said_of_group(group: &NewGroup) -> String {

@@ -92,7 +92,8 @@ fn document(asked: NewSetup, is_known: bool) -> Result<Document, Refusal> {
         let entry = PoolEntry { groups: vec![group], settings: BTreeMap::new(), read_only: None };
         document.pool.insert(pool, entry);
         for disk in disks {
-            if document.disk.insert(disk.name.clone(), DiskEntry { path: disk.path, spare: None }).is_some() {
+            if document.disk.insert(disk.name.clone(), DiskEntry { path: disk.path, ..DiskEntry::default() }).is_some()
+            {
                 let message = format!("disk {} is named twice", disk.name);
                 return Err(Refusal::new(code::NAMED_TWICE, message, "name each disk once"));
             }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 fn furnished(array: &Array) -> Document {
     let disk = |n: usize| {
         let path = array.folder().join(format!("d{n}.img")).to_string_lossy().into_owned();
-        (format!("d{n}").parse().expect("a name"), DiskEntry { path, spare: None })
+        (format!("d{n}").parse().expect("a name"), DiskEntry { path, ..DiskEntry::default() })
     };
     let text = r#"{"schema": 1,
         "pool": {"tank": {"groups": [{"level": "raid6", "disks": ["d0", "d1", "d2", "d3"]}]}},

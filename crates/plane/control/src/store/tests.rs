@@ -8,7 +8,13 @@ fn state_with_disks(count: usize) -> State {
     let record = |n: usize| {
         (
             format!("d{n}").parse().expect("a name"),
-            DiskRecord { path: format!("/disks/{n}"), id: None, spare: None, identity: Default::default() },
+            DiskRecord {
+                path: format!("/disks/{n}"),
+                id: None,
+                spare: None,
+                identity: Default::default(),
+                remote: None,
+            },
         )
     };
     State { disks: (0..count).map(record).collect(), ..State::default() }

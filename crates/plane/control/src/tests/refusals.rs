@@ -34,6 +34,7 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
         name: name_.map(name),
         create,
         force: false,
+        ..NewDisk::default()
     };
 
     refused(control.add_disk(disk("d1.img", Some("d0"), Some(Size::mib(1)))).await, code::NAME_TAKEN);
@@ -47,12 +48,12 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     // What can never be a member: too small, whatever is said; not empty, unless it is said.
     let small = refused(control.add_disk(disk("e0.img", None, Some(Size::mib(63)))).await, code::DISK_TOO_SMALL);
     assert_eq!(small.hint, "use a disk or file of at least 64 MiB");
-    let passwd = NewDisk { path: "/etc/passwd".into(), name: None, create: None, force: true };
+    let passwd = NewDisk { path: "/etc/passwd".into(), name: None, create: None, force: true, ..NewDisk::default() };
     refused(control.add_disk(passwd).await, code::DISK_TOO_SMALL);
     fs::write(folder.join("e1.img"), vec![7; 64 << 20]).expect("writes");
     let full = refused(control.add_disk(disk("e1.img", None, None)).await, code::DISK_FOREIGN);
     assert!(full.message.ends_with("is not empty: it holds data of an unknown kind"), "{full}");
-    let relative = NewDisk { path: "d9.img".into(), name: None, create: None, force: false };
+    let relative = NewDisk { path: "d9.img".into(), name: None, create: None, force: false, ..NewDisk::default() };
     refused(control.add_disk(relative).await, code::PATH_INVALID);
     refused(control.add_disk(disk("../d9.img", None, Some(Size::mib(1)))).await, code::PATH_INVALID);
 
@@ -68,7 +69,10 @@ async fn pool_that_cannot_be_made_changes_nothing() {
     let control = &array.control;
     fs::write(array.folder().join("used.img"), vec![7; 128 << 20]).expect("writes");
     let used = array.folder().join("used.img").to_string_lossy().into_owned();
-    control.add_disk(NewDisk { path: used, name: None, create: None, force: true }).await.expect("a disk");
+    control
+        .add_disk(NewDisk { path: used, name: None, create: None, force: true, ..NewDisk::default() })
+        .await
+        .expect("a disk");
     let before = control.state();
     let create = |level, disks: &[&str]| control.create_pool(new_pool("tank", level, disks));
 

@@ -97,7 +97,11 @@ async fn pool_is_found_from_its_disks_alone_by_a_node_that_never_saw_it() {
     assert!(array.control.pools().await.expect("pools").is_empty());
     for disk in ["d3", "d1", "d0"] {
         let path = array.folder().join(format!("{disk}.img")).to_string_lossy().into_owned();
-        array.control.add_disk(NewDisk { path, name: None, create: None, force: false }).await.expect("a disk");
+        array
+            .control
+            .add_disk(NewDisk { path, name: None, create: None, force: false, ..NewDisk::default() })
+            .await
+            .expect("a disk");
     }
     let pool = array.control.import_pool(&name("tank"), ImportPool::default()).await.expect("found");
     assert_eq!(pool.state, PoolState::Degraded, "d2 was not added");

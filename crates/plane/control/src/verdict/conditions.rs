@@ -1,7 +1,8 @@
 //! What is wrong now, thing by thing.
 
 use super::problems::{
-    of_disk, of_hold, of_isns, of_log, of_openness, of_pool, of_portal, of_space, of_spares, of_stalled, of_volume,
+    of_disk, of_hold, of_isns, of_log, of_openness, of_paths, of_pool, of_portal, of_space, of_spares, of_stalled,
+    of_volume,
 };
 use crate::parts::Known;
 use crate::state::State;
@@ -220,9 +221,10 @@ impl Snapshot {
             wear(name, &complaints).map(|problem| Condition::of(event::DISK_WEARS, Subject::disk(name), problem));
         let stalled = of_stalled(disk, &self.pools);
         let stalled = stalled.map(|problem| Condition::of(event::DISK_STALLED, Subject::disk(name), problem));
+        let paths = of_paths(disk).map(|problem| Condition::of(event::PATH_LOST, Subject::disk(name), problem));
         let all =
             state.into_iter().chain(wear.map(|it| it.with(place(disk)))).chain(stalled.map(|it| it.with(place(disk))));
-        all.collect()
+        all.chain(paths).collect()
     }
 }
 

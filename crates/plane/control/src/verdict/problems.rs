@@ -4,6 +4,7 @@ use crate::state::{PresentationRecord, State};
 use model::{
     DiskName, DiskReport, DiskState, IsnsReport, IsnsState, LogState, MemberReport, MemberState, PoolReport, PoolState,
     PortalReport, PortalState, Problem, Refusal, Severity, SpaceState, VolumeName, VolumeReport, VolumeState, code,
+    first_few,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -262,7 +263,9 @@ pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Prob
         let used = |member: &MemberReport| member.disk.as_ref() == Some(name) && member.state != MemberState::Failed;
         pool.members().any(used)
     };
-    let pool = pools.iter().find(of_pool).filter(|_| waited >= STALLED)?;
+    // A lost path of a remote disk costs 10 s before another one takes over.
+    let limit = if disk.remote.is_some() { 3 * STALLED } else { STALLED };
+    let pool = pools.iter().find(of_pool).filter(|_| waited >= limit)?;
     Some(Problem {
         severity: Severity::Critical,
         subject: format!("disk {name}"),
@@ -273,6 +276,31 @@ pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Prob
             pool.name
         ),
         action: format!("look at its cable and its enclosure, or take it out with blockyard disk fail {name}"),
+    })
+}
+
+/// Paths of a remote disk that are down, while its pool uses it.
+pub(super) fn of_paths(disk: &DiskReport) -> Option<Problem> {
+    let (name, remote) = (disk.name.as_ref()?, disk.remote.as_ref()?);
+    let down: Vec<String> = remote.down().map(|path| path.portal.to_string()).collect();
+    let is_used = matches!(disk.state, DiskState::InUse | DiskState::Rebuilding);
+    if down.is_empty() || !is_used {
+        return None;
+    }
+    let left = remote.paths.len() - down.len();
+    let reason = remote.down().find_map(|path| path.reason.clone()).unwrap_or_default();
+    let down = first_few(down.iter(), 3);
+    let meaning = match left {
+        0 => format!("no path is up, and I/O waits: {reason}"),
+        1 => format!("one path is left; {down} is down: {reason}"),
+        left => format!("{left} paths are left; {down} is down: {reason}"),
+    };
+    Some(Problem {
+        severity: Severity::Warning,
+        subject: format!("disk {name}"),
+        state: "with a path down".to_owned(),
+        meaning,
+        action: format!("restore the path; it logs in again by itself, see blockyard disk show {name}"),
     })
 }
 

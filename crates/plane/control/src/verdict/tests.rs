@@ -206,6 +206,22 @@ fn volume_of_a_pool_that_is_held_back_says_why_and_what_can_be_done() {
 }
 
 #[test]
+fn remote_disk_with_a_path_down_is_a_warning_that_names_the_path() {
+    let remote = json!({"target": "iqn.2026-11.io.blockyard:a", "lun": 0, "paths": [
+        {"portal": "10.0.0.1:3260", "state": "down", "reason": "the peer did not answer a ping"},
+        {"portal": "10.0.1.1:3260", "state": "up", "active": true}
+    ]});
+    let (conditions, sentence) = told(&of_disk(|disk| disk.remote = Some(of(remote.clone()))));
+    assert_eq!(
+        conditions.iter().map(|it| (it.code, it.problem.severity)).collect::<Vec<_>>(),
+        [(event::PATH_LOST, Severity::Warning)]
+    );
+    assert!(conditions[0].problem.meaning.contains("10.0.0.1:3260"), "{sentence}");
+    let free = of_disk(|disk| (disk.state, disk.remote) = (model::DiskState::Free, Some(of(remote.clone()))));
+    assert!(told(&free).0.is_empty(), "a disk that no pool uses has no path to lose");
+}
+
+#[test]
 fn disk_that_has_failed_or_has_waited_for_a_moment_is_not_called_stalled() {
     let moment = of_disk(|disk| disk.counters.oldest_ns = 4_900_000_000);
     assert_eq!(told(&moment).1, "All good");

@@ -1,9 +1,15 @@
 //! The disks that are known by name: what they are, and which pool has them.
 
 use super::Conductor;
+use crate::seat::Seat;
 use crate::{inspect, locate, pool};
-use model::{DiskId, DiskName, DiskReport, DiskState, Label, Name, PoolId, PoolReport, Refusal, code};
+use model::{
+    DiskId, DiskName, DiskPathReport, DiskReport, DiskState, Label, Name, PoolId, PoolReport, Refusal, RemoteAddress,
+    RemoteLogin, code,
+};
 use shard::World;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A disk that control has named.
 #[derive(Clone, Debug)]
@@ -16,16 +22,38 @@ pub(super) struct KnownDisk {
 }
 
 impl<W: World> Conductor<W> {
-    pub(super) async fn inspect_disk(&self, path: &str) -> Result<DiskReport, Refusal> {
-        inspect::look_at(&self.seat.world, path, true).await
+    pub(super) async fn inspect_disk(&self, path: &str, remote: Option<&RemoteLogin>) -> Result<DiskReport, Refusal> {
+        if let Some(login) = remote {
+            self.seat.remotes.logins().learn_unnamed(path, login.clone());
+        }
+        inspect::look_at(&self.seat.remotes, path, true).await
     }
 
-    pub(super) async fn open_disk(&self, disk: &DiskName, path: &str) -> Result<DiskReport, Refusal> {
+    pub(super) async fn open_disk(
+        &self,
+        disk: &DiskName,
+        path: &str,
+        remote: Option<&RemoteLogin>,
+    ) -> Result<DiskReport, Refusal> {
         if self.disks.borrow().contains_key(disk) {
             let hint = "choose another name, or remove that disk first";
             return Err(Refusal::new(code::NAME_TAKEN, format!("there is a disk {disk} already"), hint));
         }
-        let mut report = self.look_at_disk(path).await?;
+        let logins = self.seat.remotes.logins();
+        if RemoteAddress::is_remote(path) {
+            let login = remote.cloned().unwrap_or_default();
+            let force = login.force;
+            logins.learn(path, disk, login);
+            if force && let Err(refusal) = self.seat.remotes.take(path).await {
+                logins.forget(path);
+                return Err(refusal);
+            }
+        }
+        let looked = self.look_at_disk(path).await;
+        if looked.is_err() {
+            logins.forget(path);
+        }
+        let mut report = looked?;
         report.name = Some(disk.clone());
         let known = KnownDisk { path: path.to_owned(), report: report.clone(), member: None };
         self.disks.borrow_mut().insert(disk.clone(), known);
@@ -34,16 +62,17 @@ impl<W: World> Conductor<W> {
 
     /// What is at `path`. A member of a pool that can be opened for reading alone is known as well: its pool opens read-only.
     async fn look_at_disk(&self, path: &str) -> Result<DiskReport, Refusal> {
-        let refusal = match inspect::look_at(&self.seat.world, path, false).await {
+        let refusal = match inspect::look_at(&self.seat.remotes, path, false).await {
             Err(refusal) if refusal.code == code::DISK_UNREADABLE => refusal,
             looked => return looked,
         };
-        let readable = inspect::look_at(&self.seat.world, path, true).await;
+        let readable = inspect::look_at(&self.seat.remotes, path, true).await;
         readable.ok().filter(|report| matches!(report.label, Label::Ours { .. })).ok_or(refusal)
     }
 
     pub(super) async fn close_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
-        self.free_disk(disk).await?;
+        let known = self.free_disk(disk).await?;
+        self.seat.remotes.logins().forget(&known.path);
         self.disks.borrow_mut().remove(disk);
         Ok(())
     }
@@ -52,7 +81,7 @@ impl<W: World> Conductor<W> {
         let known = self.free_disk(disk).await?;
         if matches!(known.report.label, Label::Ours { .. } | Label::Damaged) {
             pool::admit_erasure(&self.seat, &self.taking(), (disk, &known.path), pool).await?;
-            inspect::erase(&self.seat.world, &known.path).await?;
+            inspect::erase(&self.seat.remotes, &known.path).await?;
             self.look_again(disk).await;
         }
         Ok(())
@@ -69,7 +98,8 @@ impl<W: World> Conductor<W> {
             let home = self.pool_home(&pool)?.home;
             return self.at(home, move |seat| pool::blink(seat, pool, id, seconds)).await;
         }
-        let opened = inspect::open(&self.seat.world, &known.path)?;
+        let opened =
+            inspect::open_as(&self.seat.remotes, &known.path, RemoteAddress::is_remote(&known.path), false).await?;
         let world = self.seat.world.clone();
         self.seat.world.spawn(async move { locate::blink(&world, &opened, seconds).await });
         Ok(())
@@ -219,8 +249,26 @@ impl<W: World> Conductor<W> {
                 report.counters = *counted;
             }
         }
+        let paths = paths_of(&self.seat, &reports).await;
+        for report in &mut reports {
+            if let (Some(remote), Some(paths)) = (&mut report.remote, paths.get(&report.path)) {
+                remote.paths.clone_from(paths);
+            }
+        }
         reports
     }
+}
+
+/// The paths of the remote disks that are open on any shard, by the path of the disk.
+async fn paths_of<W: World>(seat: &Rc<Seat<W>>, disks: &[DiskReport]) -> BTreeMap<String, Vec<DiskPathReport>> {
+    let mut paths = BTreeMap::new();
+    if !disks.iter().any(|disk| disk.remote.is_some()) {
+        return paths;
+    }
+    for home in 0..seat.limits.shards {
+        paths.extend(seat.call(home, |seat| async move { seat.remotes.reports() }).await.unwrap_or_default());
+    }
+    paths
 }
 
 fn unknown_disk(disk: &DiskName) -> Refusal {

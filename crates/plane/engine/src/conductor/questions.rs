@@ -10,6 +10,7 @@ impl<W: World> Conductor<W> {
         Ok(match order {
             Order::Status => Report::Engine(self.engine_report()),
             Order::Disks => Report::Disks(self.disk_reports().await),
+            Order::InspectDisk { path, remote } => Report::Disk(self.inspect_disk(path, remote.as_deref()).await?),
             Order::Pools => Report::Pools(self.pool_reports().await),
             Order::Volumes => Report::Volumes(self.volume_reports().await),
             Order::HeldVolumes => Report::Volumes(self.held_volumes().await),

@@ -5,12 +5,14 @@
 //! recovered when it is opened again.
 
 use super::{Conductor, PoolHome};
+use crate::seat::Seat;
 use cluster::WATCH;
 use futures_util::future::{Either, select};
 use model::{Name, Refusal, Report, TaskReport, code};
 use shard::World;
 use std::future::Future;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// How long sessions may take to end what is under way when the daemon stops.
@@ -21,6 +23,8 @@ const COPIES_MAX: Duration = Duration::from_secs(5);
 const OPENINGS_MAX: Duration = WATCH.saturating_add(Duration::from_secs(4));
 /// How long all pools together may take to be closed.
 const POOLS_MAX: Duration = Duration::from_secs(15);
+/// How long remote disks may take to unregister and log out.
+const REMOTES_MAX: Duration = Duration::from_secs(5);
 /// Commands that are named; the others are counted.
 const NAMED_MAX: usize = 20;
 
@@ -57,6 +61,11 @@ impl<W: World> Conductor<W> {
             unended.push("pools that are being opened".to_owned());
         }
         self.close_pools(&mut unended).await;
+        if self.within(REMOTES_MAX, close_remotes(&self.seat)).await.is_none() {
+            tracing::warn!(
+                "targets of remote disks do not answer; keys stay registered, and are replaced at the next start"
+            );
+        }
         if unended.is_empty() {
             return Ok(Report::Done);
         }
@@ -101,6 +110,13 @@ impl<W: World> Conductor<W> {
             Either::Left((done, _)) => Some(done),
             Either::Right(_) => None,
         }
+    }
+}
+
+/// The remote disks of all shards have unregistered their keys and logged out.
+async fn close_remotes<W: World>(seat: &Rc<Seat<W>>) {
+    for home in 0..seat.limits.shards {
+        seat.call(home, |seat| async move { seat.remotes.all_closed().await }).await;
     }
 }
 

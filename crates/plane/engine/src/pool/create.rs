@@ -44,7 +44,10 @@ pub struct NewGroup {
 ///
 /// *Durability*: when it returns.
 pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) -> Result<PoolReport, Refusal> {
-    let drafts = spec.groups.iter().map(|group| draft(&seat, group)).collect::<Result<Vec<_>, _>>()?;
+    let mut drafts = Vec::new();
+    for group in &spec.groups {
+        drafts.push(draft(&seat, group).await?);
+    }
     let plan = CreatePool {
         id: Uuid::from_bytes(spec.id.to_bytes()),
         name: spec.name.to_string(),
@@ -89,11 +92,11 @@ pub(super) struct Draft<W: World> {
     members: Vec<(Candidate, Uuid, Disk<W>)>,
 }
 
-pub(super) fn draft<W: World>(seat: &Rc<Seat<W>>, group: &NewGroup) -> Result<Draft<W>, Refusal> {
+pub(super) async fn draft<W: World>(seat: &Rc<Seat<W>>, group: &NewGroup) -> Result<Draft<W>, Refusal> {
     let mut members = Vec::new();
     let mut smallest: Option<Size> = None;
     for candidate in &group.disks {
-        let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.world, &candidate.path)?);
+        let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.remotes, &candidate.path).await?);
         let bytes = disk.geometry().bytes();
         if data_area(disk.geometry().blocks).is_none() {
             let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec());

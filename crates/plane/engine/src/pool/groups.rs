@@ -88,7 +88,7 @@ impl<W: World> OpenPool<W> {
         add: impl AsyncFnOnce(GroupPlan<Disk<W>>, Group<W>, Labelling) -> Result<u16, PoolError>,
     ) -> Result<usize, Refusal> {
         let seat = &self.seat;
-        let draft = create::draft(seat, group)?;
+        let draft = create::draft(seat, group).await?;
         let named = |error| create::named(&error, std::slice::from_ref(&draft));
         if force {
             Overwriting { disks: &draft.disks(), pool: Some(self.pool.id()), node: None }.admit(seat).await?;

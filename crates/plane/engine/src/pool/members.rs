@@ -106,7 +106,7 @@ pub async fn blink<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId, second
 impl<W: World> OpenPool<W> {
     /// The disk is open, is as large as a member of the group must be, and no other node writes to it.
     async fn open_replacement(&self, group: usize, candidate: &Candidate, force: bool) -> Result<Disk<W>, Refusal> {
-        let disk: Disk<W> = array::disk(&self.seat.world, inspect::open(&self.seat.world, &candidate.path)?);
+        let disk: Disk<W> = array::disk(&self.seat.world, inspect::open(&self.seat.remotes, &candidate.path).await?);
         let needed = self.groups[group].array.member_blocks();
         if data_area(disk.geometry().blocks).is_none_or(|area| area.len < needed) {
             let (size, least) = (Size::new(disk.geometry().bytes()), disk_size_for(needed));

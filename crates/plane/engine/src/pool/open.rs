@@ -48,13 +48,13 @@ pub async fn open<W: World>(seat: Rc<Seat<W>>, opening: Opening) -> Result<(Pool
     let Opening { id, candidates, taking, read_only } = opening;
     let mut why = read_only.then(|| ASKED_FOR.to_owned());
     if why.is_none() {
-        let looked = look_at(&seat, &candidates, false).await;
+        let looked = look_at(&seat, &candidates, false, taking.told).await;
         match open_written(&seat, id, &looked, &taking).await {
             Err(refusal) => why = Some(why_unwritable(&seat, id, &candidates, looked, &refusal).await.ok_or(refusal)?),
             opened => return opened,
         }
     }
-    let looked = look_at(&seat, &candidates, true).await;
+    let looked = look_at(&seat, &candidates, true, false).await;
     open_read_only(&seat, id, &looked, &taking, why.unwrap_or_default()).await
 }
 
@@ -174,10 +174,15 @@ fn pick<W: World>(survey: Survey, id: PoolId, looked: &[Looked<W>]) -> Result<Fo
 }
 
 /// What is on the disks that can be opened.
-pub(super) async fn look_at<W: World>(seat: &Rc<Seat<W>>, candidates: &[Candidate], read_only: bool) -> Vec<Looked<W>> {
+pub(super) async fn look_at<W: World>(
+    seat: &Rc<Seat<W>>,
+    candidates: &[Candidate],
+    read_only: bool,
+    force: bool,
+) -> Vec<Looked<W>> {
     let mut looked = Vec::new();
     for candidate in candidates {
-        match inspect::open_as(&seat.world, &candidate.path, read_only) {
+        match inspect::open_as(&seat.remotes, &candidate.path, read_only, force).await {
             Ok(device) => {
                 let disk = array::disk(&seat.world, device);
                 let probe = volume::probe(&disk).await;

@@ -22,7 +22,7 @@ pub async fn admit_erasure<W: World>(
     (name, path): (&DiskName, &str),
     pool: PoolId,
 ) -> Result<(), Refusal> {
-    let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.world, path)?);
+    let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.remotes, path).await?);
     let node = taking.node();
     let claims = Claims::on(&*disk, None).await;
     if let Some(owner) = claims.owner_of(Uuid::from_bytes(pool.to_bytes())).filter(|owner| owner.node != node.id) {

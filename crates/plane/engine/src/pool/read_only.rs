@@ -12,7 +12,7 @@ use crate::overlay::Memory;
 use crate::seat::Seat;
 use cluster::{Claim, WATCH};
 use futures_util::future::join_all;
-use model::{PoolId, PoolReport, Refusal, Size, Subject, VolumeReport, code, event};
+use model::{PoolId, PoolReport, Refusal, RemoteAddress, Size, Subject, VolumeReport, code, event};
 use shard::{DiskOptions, World};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
@@ -43,11 +43,11 @@ pub(super) async fn why_unwritable<W: World>(
         return why;
     }
     // Disks that can be opened for reading alone were not there before.
-    let readable = look_at(seat, candidates, true).await;
+    let readable = look_at(seat, candidates, true, false).await;
     let found = find_pool(&readable, id).is_ok();
     drop(readable);
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
-    let mut candidates = candidates.iter().filter(|_| found);
+    let mut candidates = candidates.iter().filter(|it| found && !RemoteAddress::is_remote(&it.path));
     candidates.find_map(|Candidate { name, path }| {
         let error = seat.world.open_disk(path, options).err()?;
         Some(format!("disk {name} cannot be opened for writing: {error}"))

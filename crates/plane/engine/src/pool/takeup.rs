@@ -53,7 +53,7 @@ impl<W: World> OpenPool<W> {
 
     /// The disks of the pool and one more, as they are now.
     async fn look_with(&self, candidate: Candidate) -> Result<Vec<Looked<W>>, Refusal> {
-        let back: Disk<W> = array::disk(&self.seat.world, inspect::open(&self.seat.world, &candidate.path)?);
+        let back: Disk<W> = array::disk(&self.seat.world, inspect::open(&self.seat.remotes, &candidate.path).await?);
         let slots = self.slots();
         let here = slots
             .into_iter()

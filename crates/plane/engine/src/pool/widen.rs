@@ -34,7 +34,7 @@ pub async fn add_member<W: World>(
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&seat, &pool)?;
     let group = pool.admit_wider(group)?;
-    let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.world, &candidate.path)?);
+    let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.remotes, &candidate.path).await?);
     if force {
         let disks = [(candidate.name.clone(), disk.clone())];
         Overwriting { disks: &disks, pool: Some(pool.pool.id()), node: None }.admit(&seat).await?;

@@ -33,7 +33,7 @@ pub async fn open_alone<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result
 /// Admits a path that is no member of a pool, of this node or another: hosts would write over what that holds. What cannot be looked at is
 /// found out by who opens it.
 async fn admit_file<W: World>(world: &W, path: &str) -> Result<(), Refusal> {
-    let report = inspect::look_at(world, path, true).await.ok();
+    let report = inspect::look_at_local(world, path, true).await.ok();
     let Some(Label::Ours { pool_name, .. }) = report.map(|report| report.label) else { return Ok(()) };
     let message = format!("{path} is a disk of pool {pool_name}");
     let hint = "choose another path, or erase the disk first if nobody needs that pool any more";

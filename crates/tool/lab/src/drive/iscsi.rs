@@ -5,24 +5,22 @@ mod play;
 use super::bundle::{Line, carry};
 use super::wire::{Carrier, Machine, turn};
 use crate::load::{Content, Op, Source};
-use ::iscsi::initiator::{Command, Completion, Config, Connection, DataIn, Event, TASKS_MAX};
-use ::iscsi::login::{InitiatorAuth, InitiatorConfig};
+use ::iscsi::initiator::{Command, Completion, Connection, DataIn, Event, TASKS_MAX};
+use ::iscsi::login::InitiatorAuth;
 use ::iscsi::pdu::{Cid, Isid, Lun, Residual, TaskAttribute};
 use ::iscsi::{DigestOffer, Gathered, IscsiName, TaskId};
 use anyhow::{Context, Result, bail, ensure};
 use block::{Buf, Rope};
+use initiator::Entered;
 use shard::{Stream as _, StreamOptions, Time, World};
 use smallvec::SmallVec;
 use std::net::SocketAddr;
-use std::rc::Rc;
 use std::time::Duration;
 
 const GOOD: u8 = 0;
 const UNIT_ATTENTION: u8 = 6;
 const READ_16: u8 = 0x88;
 const WRITE_16: u8 = 0x8a;
-/// Portals that a login follows from one to the next.
-const MOVES_MAX: usize = 4;
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// Commands that a session can have under way, whatever its depth: those of a login are few.
 const TASKS_SPARE: u32 = 8;
@@ -50,6 +48,25 @@ pub struct Login {
     pub depth: u32,
 }
 
+impl Login {
+    /// The login of the session's first connection.
+    ///
+    /// *Errors*: more commands at once than a session has tags for.
+    fn of_session(&self) -> Result<initiator::Login> {
+        let depth_max = TASKS_MAX - TASKS_SPARE;
+        ensure!(self.depth <= depth_max, "a session has tags for a depth of {depth_max}, and not of {}", self.depth);
+        let mut login = initiator::Login::new(self.portal, self.target.clone(), self.initiator.clone());
+        let [high, low] = self.session.to_be_bytes();
+        login.isid = Isid([0x80, 0, 0, 0, high, low]);
+        login.auth = self.auth.clone();
+        login.digests = if self.digests { DigestOffer::Required } else { DigestOffer::Never };
+        login.connections_max = u16::try_from(self.connections).unwrap_or(u16::MAX);
+        login.tasks_max = (self.depth + TASKS_SPARE).min(TASKS_MAX / self.connections.max(1)).max(1);
+        login.time_limit = ANSWER_LIMIT;
+        Ok(login)
+    }
+}
+
 /// A session in full feature phase with a unit that has told its capacity.
 pub(super) struct Session<W: World> {
     stream: W::Stream,
@@ -72,47 +89,14 @@ pub(super) struct Speaker {
 impl<W: World> Session<W> {
     /// Logs in where `login` says, and where that sends us.
     pub async fn log_in(world: &W, login: &Login) -> Result<Self> {
-        let mut portal = login.portal;
-        for _ in 0..MOVES_MAX {
-            match Self::log_in_at(world, login, portal).await? {
-                Ok(mut session) => {
-                    session.read_capacity(world).await?;
-                    session.join(world, login, portal).await?;
-                    return Ok(session);
-                }
-                Err(elsewhere) => {
-                    let address = elsewhere.split(',').next().unwrap_or_default();
-                    portal = address.parse().with_context(|| format!("sent to \"{elsewhere}\""))?;
-                }
-            }
-        }
-        bail!("{portal} sends logins from portal to portal without end")
-    }
-
-    async fn log_in_at(world: &W, login: &Login, portal: SocketAddr) -> Result<Result<Self, String>> {
-        let stream = world.connect(portal, StreamOptions::default()).await;
-        let stream = stream.with_context(|| format!("no connection to {portal}"))?;
-        let mut config = InitiatorConfig::new(login.initiator.clone(), Some(login.target.clone()));
-        let [high, low] = login.session.to_be_bytes();
-        config.isid = Isid([0x80, 0, 0, 0, high, low]);
-        config.auth = login.auth.clone();
-        let digest = if login.digests { DigestOffer::Required } else { DigestOffer::Never };
-        (config.offer.header_digest, config.offer.data_digest) = (digest, digest);
-        let mut config = Config::new(config);
-        config.login.offer.connections_max = u16::try_from(login.connections).unwrap_or(u16::MAX);
-        let depth_max = TASKS_MAX - TASKS_SPARE;
-        ensure!(login.depth <= depth_max, "a session has tags for a depth of {depth_max}, and not of {}", login.depth);
-        config.tasks_max = (login.depth + TASKS_SPARE).min(TASKS_MAX / login.connections.max(1)).max(1);
-        let mut random = [0; 32];
-        world.random(&mut random);
-        let machine = Connection::new(Rc::new(config), random, world.now());
+        let Entered { stream, machine, negotiated, portal } = initiator::log_in(world, &login.of_session()?).await?;
         let lun = Lun(scsi::Lun::of(login.lun).0);
         let speaker = Speaker { machine, lun, block_bytes: 0, under_way: Vec::new() };
-        let mut session = Self { stream, speaker, blocks: 0, connections_max: 0, others: Vec::new() };
-        Ok(match session.speaker.enter(world, &session.stream, portal).await? {
-            Ok(connections_max) => Ok(Self { connections_max, ..session }),
-            Err(elsewhere) => Err(elsewhere),
-        })
+        let connections_max = negotiated.connections_max;
+        let mut session = Self { stream, speaker, blocks: 0, connections_max, others: Vec::new() };
+        session.read_capacity(world).await?;
+        session.join(world, login, portal).await?;
+        Ok(session)
     }
 
     /// The session has as many connections as `login` says, all of them to `portal`.
@@ -130,10 +114,14 @@ impl<W: World> Session<W> {
             world.random(&mut random);
             let machine = self.speaker.machine.join(Cid(cid), random, world.now());
             let machine = machine.context("the session is over before it has all of its connections")?;
-            let mut carrier = Speaker { machine, under_way: Vec::new(), ..self.speaker };
-            let entered = carrier.enter(world, &stream, portal).await;
+            let limit = (world.now() + ANSWER_LIMIT, ANSWER_LIMIT);
+            let entered = initiator::login::enter(world, stream, machine, portal, limit).await;
             let entered = entered.with_context(|| format!("connection {} of the session", cid + 1))?;
-            ensure!(entered.is_ok(), "{portal} sends connections of one session to several portals");
+            let entered = entered
+                .ok()
+                .with_context(|| format!("{portal} sends connections of one session to several portals"))?;
+            let Entered { stream, machine, .. } = entered;
+            let carrier = Speaker { machine, under_way: Vec::new(), ..self.speaker };
             self.others.push(Line { stream, carrier });
         }
         Ok(())
@@ -219,28 +207,6 @@ impl<W: World> Session<W> {
 }
 
 impl Speaker {
-    /// The login has succeeded, and gives how many connections the session may have; or it was sent to another portal.
-    async fn enter<W: World>(
-        &mut self,
-        world: &W,
-        stream: &W::Stream,
-        portal: SocketAddr,
-    ) -> Result<Result<u16, String>> {
-        let until = world.now() + ANSWER_LIMIT;
-        loop {
-            match self.machine.poll_event() {
-                Some(Event::FullFeature(agreed)) => return Ok(Ok(agreed.connections_max)),
-                Some(Event::Moved(elsewhere)) => return Ok(Err(elsewhere)),
-                Some(Event::Closed(reason)) => bail!("no login at {portal}: {reason:?}"),
-                Some(_) => {}
-                None => {
-                    ensure!(world.now() < until, "no login at {portal} within {ANSWER_LIMIT:?}");
-                    turn(world, stream, self, Some(until)).await?;
-                }
-            }
-        }
-    }
-
     /// The next command that has ended.
     fn completion(&mut self) -> Result<Option<Completion>> {
         loop {

@@ -1,0 +1,340 @@
+//! Disks of other arrays as members of pools.
+//!
+//! A member is a local disk or a remote one; everything above treats them alike. How to log in to a remote disk comes with
+//! the order that makes it known, is kept in memory for all shards, and its secrets are in no report. Called by
+//! [`crate::inspect`] and the conductor. It must never open a remote disk for writing without a fence.
+
+use crate::events::Events;
+use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
+use futures_util::future::join_all;
+use initiator::{Closing, DiskConfig, DiskEvent, OpenError, PathReport, PathState, RemoteDisk, Use};
+use iscsi::chap::{Algorithm, Credential, Secret};
+use iscsi::login::InitiatorAuth;
+use iscsi::{DigestOffer, IscsiName};
+use model::{
+    Chap, DiskIdentity, DiskName, DiskPathReport, DiskPathState, NodeIdentity, PortalAddress, Raised, Refusal,
+    RemoteAddress, RemoteLogin, RemoteReport, Subject, Timestamp, code, event,
+};
+use shard::World;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use volume::BLOCK_BYTES;
+
+/// A member of a pool: a disk of this machine, or one of another array.
+pub enum MemberDisk<W: World> {
+    /// A disk or a file here.
+    Local(W::Disk),
+    /// A logical unit elsewhere.
+    Remote(Rc<RemoteDisk<W>>),
+}
+
+/// How each remote disk is logged in to. One for all shards of the daemon.
+#[derive(Clone, Default)]
+pub struct Logins(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    /// This node; set by the conductor before anything is opened.
+    node: Option<NodeIdentity>,
+    /// By the path of the disk.
+    disks: BTreeMap<String, (Option<DiskName>, RemoteLogin)>,
+}
+
+/// The remote disks of one shard.
+pub struct RemoteDisks<W: World> {
+    world: W,
+    events: Events,
+    logins: Logins,
+    open: RefCell<Vec<(String, Weak<RemoteDisk<W>>)>>,
+    closing: RefCell<Vec<Closing<W>>>,
+}
+
+impl Logins {
+    /// This node opens them.
+    pub fn set_node(&self, node: &NodeIdentity) {
+        self.known().node = Some(node.clone());
+    }
+
+    /// The disk at `path` is `disk`, and is logged in to so.
+    pub fn learn(&self, path: &str, disk: &DiskName, login: RemoteLogin) {
+        // What is preempted once is not preempted by every later open.
+        let login = RemoteLogin { force: false, ..login };
+        self.known().disks.insert(path.to_owned(), (Some(disk.clone()), login));
+    }
+
+    /// The disk at `path`, which may have no name here, is logged in to so.
+    pub fn learn_unnamed(&self, path: &str, login: RemoteLogin) {
+        let mut known = self.known();
+        let name = known.disks.get(path).and_then(|(name, _)| name.clone());
+        known.disks.insert(path.to_owned(), (name, login));
+    }
+
+    /// The disk at `path` is not known any more.
+    pub fn forget(&self, path: &str) {
+        self.known().disks.remove(path);
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<W: World> RemoteDisks<W> {
+    /// Those of a shard with this world.
+    pub fn new(world: W, events: Events, logins: Logins) -> Self {
+        let (open, closing) = Default::default();
+        Self { world, events, logins, open, closing }
+    }
+
+    /// Where they are opened, and disks of this machine as well.
+    pub fn world(&self) -> &W {
+        &self.world
+    }
+
+    /// How remote disks are logged in to.
+    pub fn logins(&self) -> &Logins {
+        &self.logins
+    }
+
+    /// The remote disk at `path` is open.
+    ///
+    /// *Errors*: no path can log in; another initiator has reserved it; its portals lead to different units.
+    pub async fn open(&self, path: &str, usage: Use) -> Result<Rc<RemoteDisk<W>>, Refusal> {
+        let config = self.config(path, usage)?;
+        let initiator = config.initiator.as_str().to_owned();
+        let opened = RemoteDisk::open(&self.world, config).await;
+        let disk = Rc::new(opened.map_err(|error| refusal(path, &initiator, &error))?);
+        self.open.borrow_mut().retain(|(_, disk)| disk.strong_count() > 0);
+        self.closing.borrow_mut().retain(|closing| !closing.has_ended());
+        self.closing.borrow_mut().push(disk.closing());
+        if usage != Use::Look {
+            self.open.borrow_mut().push((path.to_owned(), Rc::downgrade(&disk)));
+        }
+        Ok(disk)
+    }
+
+    /// Registrations of other initiators with the disk at `path` are preempted, and nothing of ours is left there.
+    ///
+    /// *Errors*: as [`RemoteDisks::open`].
+    pub async fn take(&self, path: &str) -> Result<(), Refusal> {
+        let disk = self.open(path, Use::Own { force: true }).await?;
+        let closing = disk.closing();
+        drop(disk);
+        closing.ended().await;
+        Ok(())
+    }
+
+    /// The paths of the remote disks that are open here, by the path of the disk.
+    pub fn reports(&self) -> Vec<(String, Vec<DiskPathReport>)> {
+        let open = self.open.borrow();
+        let disks = open.iter().filter_map(|(path, disk)| Some((path.clone(), disk.upgrade()?)));
+        disks.map(|(path, disk)| (path, disk.paths().iter().map(path_report).collect())).collect()
+    }
+
+    /// Every remote disk that was dropped has unregistered its keys and logged out.
+    pub async fn all_closed(&self) {
+        let open: Vec<_> = self.open.borrow().iter().filter(|(_, disk)| disk.strong_count() > 0).cloned().collect();
+        if !open.is_empty() {
+            tracing::warn!(disks = open.len(), "remote disks are still open; their keys stay registered");
+            return;
+        }
+        let closing = self.closing.take();
+        join_all(closing.iter().map(Closing::ended)).await;
+    }
+
+    fn config(&self, path: &str, usage: Use) -> Result<DiskConfig, Refusal> {
+        let address: RemoteAddress = path.parse()?;
+        let known = self.logins.known();
+        let (disk, login) = known.disks.get(path).cloned().unzip();
+        let node = known.node.clone();
+        drop(known);
+        let unfit = |what: &str| Refusal::new(code::IQN_INVALID, format!("{what} is not an iSCSI name"), "");
+        let node = node.expect("the conductor has said which node this is");
+        let initiator = initiator_name(&node);
+        let initiator = IscsiName::parse(&initiator).map_err(|_| unfit(&initiator))?;
+        let target = IscsiName::parse(address.target.as_str()).map_err(|_| unfit(address.target.as_str()))?;
+        let login = login.unwrap_or_default();
+        let mut config = DiskConfig::new(address.portals, target, address.lun, initiator, node.id.to_bytes());
+        config.auth = auth(&login)?;
+        config.digests = if login.digests { DigestOffer::Required } else { DigestOffer::Accepted };
+        config.block_bytes = BLOCK_BYTES;
+        config.usage = usage;
+        if let Some(disk) = disk.flatten().filter(|_| usage != Use::Look) {
+            let (world, events) = (self.world.clone(), self.events.clone());
+            config.events = Rc::new(move |event| tell(&world, &events, &disk, &event));
+        }
+        Ok(config)
+    }
+}
+
+/// The name of this node as an initiator.
+pub fn initiator_name(node: &NodeIdentity) -> String {
+    format!("iqn.2026-11.io.blockyard:initiator.{}", node.id)
+}
+
+/// Which piece of hardware a remote disk is, as far as its target tells.
+pub fn identity<W: World>(disk: &RemoteDisk<W>) -> DiskIdentity {
+    let facts = disk.facts();
+    DiskIdentity {
+        serial: facts.serial.clone(),
+        model: facts.model.clone(),
+        wwn: Some(facts.name()),
+        ..DiskIdentity::default()
+    }
+}
+
+/// How the disk at `path` is reached, while it is not in use.
+pub fn idle_report(logins: &Logins, path: &str) -> Option<RemoteReport> {
+    let address: RemoteAddress = path.parse().ok()?;
+    let login = logins.known().disks.get(path).map(|(_, login)| login.clone()).unwrap_or_default();
+    Some(address.report(&login))
+}
+
+fn path_report(path: &PathReport) -> DiskPathReport {
+    let (state, reason) = match &path.state {
+        PathState::Up => (DiskPathState::Up, None),
+        PathState::Down(reason) => (DiskPathState::Down, Some(reason.clone())),
+    };
+    DiskPathReport {
+        portal: PortalAddress(path.portal),
+        state,
+        active: path.is_active,
+        reason,
+        losses: path.losses,
+        commands: path.commands,
+        bytes: path.bytes,
+    }
+}
+
+fn auth(login: &RemoteLogin) -> Result<InitiatorAuth, Refusal> {
+    let invalid = |why: String| Refusal::new(code::CHAP_INVALID, why, "set other CHAP credentials for the disk");
+    let credential = |chap: &Chap| {
+        let secret = Secret::try_from(chap.secret.bare()).map_err(|why| invalid(why.to_string()))?;
+        Ok::<_, Refusal>(Credential { name: chap.user.clone(), secret })
+    };
+    let Some(own) = &login.proof.own else { return Ok(InitiatorAuth::None) };
+    let target = login.proof.mutual.as_ref().map(credential).transpose()?;
+    InitiatorAuth::chap(credential(own)?, target, Algorithm::Md5).map_err(|why| invalid(why.to_string()))
+}
+
+/// What has happened to the paths of `disk` becomes an event.
+fn tell<W: World>(world: &W, events: &Events, disk: &DiskName, event: &DiskEvent) {
+    let (code, sentence) = match event {
+        DiskEvent::PathLost { portal, reason, left } => {
+            let sentence = match left {
+                0 => format!("disk {disk} lost its path {portal}, the last one: {reason}. I/O waits for a path."),
+                1 => format!("disk {disk} lost its path {portal}: {reason}. One path is left."),
+                left => format!("disk {disk} lost its path {portal}: {reason}. {left} paths are left."),
+            };
+            (event::PATH_LOST, sentence)
+        }
+        DiskEvent::PathRestored { portal, key } => {
+            let key = if *key == 0 { String::new() } else { format!(", reservation key {key:#018x}") };
+            (event::PATH_RESTORED, format!("disk {disk}: path {portal} is available again{key}"))
+        }
+        DiskEvent::PathFenced { portal, key } => {
+            let how = match key {
+                0 => "LOGICAL UNIT RESET".to_owned(),
+                key => format!("PREEMPT AND ABORT of the key {key:#018x}"),
+            };
+            (event::PATH_FENCED, format!("disk {disk}: writes of the lost path {portal} were ended by {how}"))
+        }
+        DiskEvent::Unreachable { reason } => {
+            let sentence = format!(
+                "disk {disk} is unreachable: {reason}. Its pool goes on without it. It returns by itself when a path is \
+                 available again."
+            );
+            (event::REMOTE_DISK_UNREACHABLE, sentence)
+        }
+    };
+    let now = Timestamp::from_unix(world.unix_seconds());
+    events.raise(Raised::new(now, code, Subject::disk(disk), sentence));
+}
+
+fn refusal(path: &str, initiator: &str, error: &OpenError) -> Refusal {
+    let (code, hint) = match error {
+        OpenError::NoPath(_) | OpenError::NoUnit(_) => (
+            code::REMOTE_UNREACHABLE,
+            format!(
+                "check the network, the CHAP credentials, and that the target maps the LUN to the initiator {initiator}"
+            ),
+        ),
+        OpenError::Fence(initiator::FenceError::Foreign { .. }) => (code::REMOTE_RESERVED, RESERVED_HINT.to_owned()),
+        OpenError::OtherUnit { .. } | OpenError::BlockBytes { .. } | OpenError::NoIdentity(_) => (
+            code::REMOTE_UNUSABLE,
+            "give only portals that lead to one logical unit with blocks of 512 or 4096 bytes".to_owned(),
+        ),
+        OpenError::Fence(_) | OpenError::Refused { .. } => {
+            (code::DISK_UNREADABLE, "check the target, which refuses commands that every disk carries out".to_owned())
+        }
+    };
+    Refusal::new(code, format!("{path} cannot be opened: {error}"), hint)
+}
+
+const RESERVED_HINT: &str =
+    "stop the host that uses the disk, or preempt its registration with blockyard disk add --force if it is down";
+
+/// The refusal of a disk that another initiator has registered with.
+pub fn reserved(path: &str, key: u64) -> Refusal {
+    let message = format!("{path} is reserved by another initiator with the key {key:#018x}");
+    Refusal::new(code::REMOTE_RESERVED, message, RESERVED_HINT)
+}
+
+macro_rules! each {
+    ($member:expr, $device:ident => $local:expr, $remote:expr) => {
+        match $member {
+            MemberDisk::Local($device) => $local,
+            MemberDisk::Remote($device) => $remote,
+        }
+    };
+}
+
+impl<W: World> BlockDevice for MemberDisk<W> {
+    fn geometry(&self) -> Geometry {
+        each!(self, device => device.geometry(), device.geometry())
+    }
+
+    // The remote side is boxed, so that the futures of local disks stay as small as they are.
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        each!(self, device => device.read(extent).await, Box::pin(device.read(extent)).await)
+    }
+
+    async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        each!(self, device => device.write(start, data).await, Box::pin(device.write(start, data)).await)
+    }
+
+    async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        each!(self, device => device.write_fresh(start, data).await, Box::pin(device.write_fresh(start, data)).await)
+    }
+
+    fn read_at_once(&self, extent: Extent) -> Option<Result<Rope, IoError>> {
+        each!(self, device => device.read_at_once(extent), device.read_at_once(extent))
+    }
+
+    fn write_at_once(&self, start: Lba, data: &[u8]) -> Option<Result<Written, IoError>> {
+        each!(self, device => device.write_at_once(start, data), device.write_at_once(start, data))
+    }
+
+    async fn flush(&self, after: Written) -> Result<Stable, IoError> {
+        each!(self, device => device.flush(after).await, Box::pin(device.flush(after)).await)
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        each!(self, device => device.discard(extent).await, Box::pin(device.discard(extent)).await)
+    }
+
+    async fn reserve(&self, extent: Extent) -> Result<(), IoError> {
+        each!(self, device => device.reserve(extent).await, device.reserve(extent).await)
+    }
+
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        each!(self, device => device.run(extent).await, device.run(extent).await)
+    }
+
+    fn space(&self) -> Option<Space> {
+        each!(self, device => device.space(), device.space())
+    }
+}

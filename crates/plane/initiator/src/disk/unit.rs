@@ -1,0 +1,172 @@
+//! What a logical unit says of itself over one path: identity, size, limits, caches, access state.
+//!
+//! Called when a path has logged in, at open and at every reconnect. It must never take a unit whose identity is unknown
+//! for the one that was opened.
+
+use super::config::OpenError;
+use crate::cdb;
+use crate::fence::run;
+use crate::page::{self, AccessState, Capacity, Limits};
+use crate::session::Session;
+use crate::verdict::{self, Verdict};
+use block::{Blocks, Geometry};
+use iscsi::initiator::{Command, Completion};
+use iscsi::pdu::Lun;
+use shard::World;
+
+/// The longest transfer of one command, where the target names no lower limit.
+const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// The longest optimal transfer that is believed.
+const OPTIMAL_BYTES_MAX: u32 = 16 << 20;
+/// The largest physical block that is believed.
+const PHYSICAL_BLOCK_BYTES_MAX: u32 = 64 << 10;
+/// VPD pages.
+const UNIT_SERIAL_NUMBER: u8 = 0x80;
+const DEVICE_IDENTIFICATION: u8 = 0x83;
+const BLOCK_LIMITS: u8 = 0xb0;
+const LOGICAL_BLOCK_PROVISIONING: u8 = 0xb2;
+
+/// A logical unit, as one path shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitFacts {
+    /// The unit's designators; see [`page::designators`].
+    pub designators: Vec<(u8, Vec<u8>)>,
+    /// Its serial number.
+    pub serial: Option<String>,
+    /// Vendor and product.
+    pub model: Option<String>,
+    /// Its size and block sizes.
+    pub capacity: Capacity,
+    /// Its limits.
+    pub limits: Limits,
+    /// UNMAP is supported.
+    pub unmaps: bool,
+    /// It has a volatile write cache.
+    pub write_cache: bool,
+    /// The target port group of the path, where the unit has such groups.
+    pub port_group: Option<u16>,
+}
+
+impl UnitFacts {
+    /// The facts of the unit `lun` behind `session`.
+    ///
+    /// *Errors*: the session failed; there is no unit; a page that every disk has is missing.
+    pub async fn of<W: World>(session: &Session<W>, number: u16, lun: Lun) -> Result<Self, OpenError> {
+        let inquiry = run(session, || cdb::inquiry(lun, None)).await?;
+        let standard = data_of("INQUIRY", &inquiry)?;
+        if !page::is_disk(&standard) {
+            return Err(OpenError::NoUnit(number));
+        }
+        let ready = run(session, || cdb::test_unit_ready(lun)).await?;
+        if let Verdict::Failed(_) = verdict::of(&ready) {
+            return Err(refused("TEST UNIT READY", &ready));
+        }
+        let done = run(session, || cdb::read_capacity(lun)).await?;
+        let capacity = page::capacity(&data_of("READ CAPACITY (16)", &done)?);
+        let capacity = capacity.ok_or(OpenError::NoUnit(number))?;
+        let identification = vpd(session, lun, DEVICE_IDENTIFICATION).await?.unwrap_or_default();
+        let limits = vpd(session, lun, BLOCK_LIMITS).await?.map(|page| page::limits(&page)).unwrap_or_default();
+        let provisioning = vpd(session, lun, LOGICAL_BLOCK_PROVISIONING).await?.unwrap_or_default();
+        let serial = vpd(session, lun, UNIT_SERIAL_NUMBER).await?.and_then(|page| page::serial(&page));
+        let mode = optional(session, || cdb::mode_sense_caching(lun)).await?.unwrap_or_default();
+        Ok(Self {
+            designators: page::designators(&identification),
+            serial,
+            model: page::model(&standard),
+            capacity,
+            limits,
+            unmaps: capacity.thin && page::unmaps(&provisioning),
+            // A unit that does not say has one.
+            write_cache: page::write_cache(&mode).unwrap_or(true),
+            port_group: page::port_group(&identification).filter(|_| page::has_port_groups(&standard)),
+        })
+    }
+
+    /// True when `other`, seen over another path or later, is the same unit: they share a designator, or, where neither
+    /// has one, the serial number.
+    #[must_use]
+    pub fn is_same_unit(&self, other: &Self) -> bool {
+        match (self.designators.is_empty(), other.designators.is_empty()) {
+            (true, true) => self.serial.is_some() && self.serial == other.serial,
+            _ => self.designators.iter().any(|designator| other.designators.contains(designator)),
+        }
+    }
+
+    /// The unit's name for people.
+    #[must_use]
+    pub fn name(&self) -> String {
+        page::name_of(&self.designators)
+            .or_else(|| self.serial.clone())
+            .unwrap_or_else(|| "without identity".to_owned())
+    }
+
+    /// How many of the unit's blocks make one of `block_bytes`.
+    ///
+    /// *Errors*: it is no whole number.
+    pub fn factor(&self, block_bytes: u32) -> Result<u32, OpenError> {
+        let own = self.capacity.block_bytes;
+        match block_bytes.is_multiple_of(own) && block_bytes >= own {
+            true => Ok(block_bytes / own),
+            false => Err(OpenError::BlockBytes { found: own, wanted: block_bytes }),
+        }
+    }
+
+    /// The shape of the disk in blocks of `block_bytes`, of which each has `factor` of the unit's.
+    #[must_use]
+    pub fn geometry(&self, block_bytes: u32, factor: u32) -> Geometry {
+        assert_eq!(u64::from(factor) * u64::from(self.capacity.block_bytes), u64::from(block_bytes));
+        let physical_block_bytes = self.capacity.physical_block_bytes.min(PHYSICAL_BLOCK_BYTES_MAX);
+        let optimal = self.limits.optimal_blocks.saturating_mul(self.capacity.block_bytes);
+        Geometry {
+            block_bytes,
+            blocks: Blocks(self.capacity.blocks / u64::from(factor)),
+            physical_block_bytes,
+            optimal_bytes: optimal.min(OPTIMAL_BYTES_MAX).max(physical_block_bytes.max(block_bytes)),
+            volatile_cache: self.write_cache,
+            // UNMAP may leave blocks mapped (SBC-4, 4.7.3.4), so nothing can be promised.
+            discard_zeroes: false,
+            prefers_fresh: false,
+        }
+    }
+
+    /// Blocks of `block_bytes` that one command may transfer; at least one.
+    #[must_use]
+    pub fn transfer_blocks_max(&self, factor: u32) -> u64 {
+        let block_bytes = self.capacity.block_bytes.saturating_mul(factor);
+        let own = TRANSFER_BYTES_MAX / block_bytes;
+        let target = match self.limits.transfer_blocks_max {
+            0 => u32::MAX,
+            blocks => blocks / factor,
+        };
+        u64::from(own.min(target).max(1))
+    }
+}
+
+/// The access state of the target port group `group`; active/optimized where the unit does not tell.
+///
+/// *Errors*: the session failed.
+pub async fn access_of<W: World>(session: &Session<W>, lun: Lun, group: u16) -> Result<AccessState, OpenError> {
+    let answer = optional(session, || cdb::report_target_port_groups(lun)).await?;
+    Ok(answer.and_then(|page| page::access_state(&page, group)).unwrap_or_default())
+}
+
+async fn vpd<W: World>(session: &Session<W>, lun: Lun, page: u8) -> Result<Option<Vec<u8>>, OpenError> {
+    optional(session, || cdb::inquiry(lun, Some(page))).await
+}
+
+/// What a command brings that not every unit knows.
+async fn optional<W: World>(session: &Session<W>, make: impl Fn() -> Command) -> Result<Option<Vec<u8>>, OpenError> {
+    let done = run(session, make).await?;
+    Ok(data_of("", &done).ok())
+}
+
+fn data_of(command: &'static str, done: &Completion) -> Result<Vec<u8>, OpenError> {
+    match verdict::of(done) {
+        Verdict::Done => Ok(done.data_in.as_deref().unwrap_or_default().to_vec()),
+        _ => Err(refused(command, done)),
+    }
+}
+
+fn refused(command: &'static str, done: &Completion) -> OpenError {
+    OpenError::Refused { command, status: done.status, sense: done.sense.to_vec() }
+}
