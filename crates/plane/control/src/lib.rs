@@ -24,8 +24,6 @@ mod descriptors;
 mod devices;
 mod engine;
 mod event_log;
-#[cfg(any(test, feature = "fake"))]
-pub mod fake;
 mod findings;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -18,15 +18,16 @@ const FLOORS: [(&str, &[&str]); 6] = [
     ("bin", &["base", "pure", "world", "plane", "front", "tool"]),
 ];
 
-/// The floors that the tests of a floor's crates may use besides: a tool is tested against our own target.
-const TEST_FLOORS: [(&str, &[&str]); 1] = [("tool", &["front"])];
+/// The floors that the tests of a floor's crates may use besides: a tool is tested against our own target, and what gives orders to the
+/// engine is tested on the real one (`tool/testbed`).
+const TEST_FLOORS: [(&str, &[&str]); 3] = [("tool", &["front"]), ("plane", &["tool"]), ("front", &["tool"])];
 
 /// The only edges between crates of `base`.
 const BASE_EDGES: [(&str, &str); 4] =
     [("shard", "block"), ("block", "simd"), ("model", "bounded"), ("model", "secret")];
 
-/// The only edge between crates of one floor above: the API shows and changes the receivers of alerts.
-const SIDEWAYS: [(&str, &str); 1] = [("api", "alert")];
+/// The only other edges: the API shows and changes the receivers of alerts, and the array that tests run on has the iSCSI front end.
+const SIDEWAYS: [(&str, &str); 2] = [("api", "alert"), ("testbed", "iscsi-target")];
 
 #[derive(Deserialize)]
 struct Metadata {
