@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
-use testbed::Testbed;
+use testbed::{Testbed, Watch};
 
 /// What an operator can see of the array, without what may differ from start to start.
 async fn seen(control: &Control) -> String {
@@ -72,14 +72,14 @@ where
     let (counter, from, to) = (taken.clone(), root.clone(), images.clone());
     let watching = Arc::new(Mutex::new(false));
     let on = watching.clone();
-    let mut testbed = Testbed::default();
-    testbed.watch = Some(Arc::new(move |_| {
+    let watch: Watch = Arc::new(move |_| {
         if *on.lock().expect("not poisoned") {
             let mut count = counter.lock().expect("not poisoned");
             copy_all(&from, &to.join(count.to_string()));
             *count += 1;
         }
-    }));
+    });
+    let testbed = Testbed { watch: Some(watch), ..Testbed::default() };
     let control = Arc::new(boot(&root, testbed).await);
     let old = seen(&control).await;
     *watching.lock().expect("not poisoned") = true;

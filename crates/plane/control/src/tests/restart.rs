@@ -62,9 +62,8 @@ async fn who_was_not_let_in_is_known_after_a_restart() {
 async fn disks_that_a_killed_daemon_still_holds_are_waited_for() {
     let array = Array::new().await;
     array.furnish().await;
-    let mut testbed = Testbed::default();
     // More often than every disk is asked for once where it was and once elsewhere.
-    testbed.busy = 12;
+    let testbed = Testbed { busy: 12, ..Testbed::default() };
     let array = array.restarted_on(testbed).await;
     let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
     assert_eq!(pool.state, PoolState::Healthy);
