@@ -7,8 +7,7 @@ mod setup;
 mod verdict;
 
 use crate::{listen, serve};
-use control::fake::Fake;
-use control::{Control, Settings, Store};
+use control::{Control, Engine, Settings, Store};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
 use hyper::{Method, Request, StatusCode};
@@ -18,6 +17,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
+use testbed::Testbed;
 use tokio::net::UnixStream;
 
 mod live;
@@ -31,10 +31,10 @@ struct Served {
 
 impl Served {
     async fn new() -> Self {
-        Self::over(tempfile::tempdir().expect("a folder"), Fake::default()).await
+        Self::over(tempfile::tempdir().expect("a folder"), Testbed::default()).await
     }
 
-    async fn over(dir: TempDir, fake: Fake) -> Self {
+    async fn over(dir: TempDir, testbed: Testbed) -> Self {
         let settings = Settings {
             state_dir: dir.path().join("state"),
             socket: dir.path().join("socket"),
@@ -45,8 +45,8 @@ impl Served {
         };
         let listening = listen(&settings.socket).expect("listens");
         let store = Store::open(&settings.state_dir).expect("a store");
-        let (engine, _thread) = fake.start();
-        let control = Arc::new(Control::start(settings, store, engine).await.expect("starts"));
+        let (orders, _thread) = testbed.start();
+        let control = Arc::new(Control::start(settings, store, Engine::new(orders)).await.expect("starts"));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(serve(control.clone(), listening, async move { drop(stopped.await) }));
         Self { control, dir, stop: Some(stop), task }
@@ -85,7 +85,7 @@ async fn api_walks_from_disks_to_a_presentation() {
     let pool = json!({"name": "tank", "groups": [{"level": "raid6", "disks": ["d0", "d1", "d2", "d3"]}]});
     let (status, body) = served.json(Method::POST, "/api/v1/pools", pool).await;
     assert_eq!((status, &body["schema"]), (StatusCode::CREATED, &json!(1)), "{body}");
-    assert_eq!(body["pool"]["size"], json!(128 << 20), "sizes are integers of bytes");
+    assert_eq!(body["pool"]["size"], json!(80 << 20), "sizes are integers of bytes");
     let volume = json!({"name": "tank/vm1", "size": "8MiB"});
     assert_eq!(served.json(Method::POST, "/api/v1/volumes", volume).await.0, StatusCode::CREATED);
     let (status, body) = served.json(Method::PATCH, "/api/v1/volumes/tank/vm1", json!({"size": 16 << 20})).await;

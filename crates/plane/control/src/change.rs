@@ -13,7 +13,6 @@ pub(crate) mod host_groups;
 pub(crate) mod hosts;
 mod log;
 mod luns;
-pub(crate) mod medium;
 pub(crate) mod pools;
 pub(crate) mod portal_groups;
 pub(crate) mod portals;

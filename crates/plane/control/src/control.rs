@@ -2,7 +2,6 @@
 
 use crate::event_log::EventLog;
 use crate::live::Live;
-use crate::lun_memory::Replaced;
 use crate::machine::Machine;
 use crate::parts::Consent;
 use crate::parts::Health;
@@ -10,6 +9,7 @@ use crate::parts::Noticed;
 use crate::parts::Registration;
 use crate::parts::Vigil;
 use crate::parts::Written;
+use crate::state::lun_memory::Replaced;
 use crate::state::{DiskRecord, PoolRecord, ReadOnlyRecord};
 use crate::{AuditHead, Engine, Settings, State, Store};
 use model::{

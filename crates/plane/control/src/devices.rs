@@ -3,9 +3,8 @@
 //! The kernel says what is there and who uses it; the data plane looks into those that nobody uses, exclusively and without writing.
 //! What is not surely free is not offered.
 
-use crate::change::disks::admit_path;
-use crate::change::medium::Medium;
 pub(crate) use crate::machine::Found;
+use crate::medium::{Medium, admit_path};
 use crate::{Control, Engine};
 use model::{BlockDeviceReport, BlockDeviceState, Label, Order, Refusal, Size, code};
 use std::path::Path;

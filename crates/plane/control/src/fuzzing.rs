@@ -2,8 +2,8 @@
 
 use crate::config::{Document, access, export};
 use crate::health::smart;
-use crate::lun_memory::Known;
 use crate::recover::Copy;
+use crate::state::lun_memory::Known;
 use crate::store::{sheet, vault};
 use crate::{Settings, State};
 use model::{Timestamp, VolumeId};

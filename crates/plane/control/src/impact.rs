@@ -5,9 +5,9 @@
 
 use crate::Control;
 use crate::control::Turn;
-use crate::lun_memory::Replaced;
-use crate::owners::Owners;
 use crate::parts::Consent;
+use crate::state::lun_memory::Replaced;
+use crate::state::owners::Owners;
 use crate::state::{PresentationRecord, State};
 use model::{Name, Order, Refusal, SessionKind, SessionLoss, SessionReport, VolumeId, code, first_few, is_shown_in};
 use std::collections::BTreeMap;

@@ -24,23 +24,21 @@ mod descriptors;
 mod devices;
 mod engine;
 mod event_log;
-#[cfg(any(test, feature = "fake"))]
-pub mod fake;
 mod findings;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
 mod impact;
 mod isns;
+mod kept;
 mod listening;
 pub mod live;
-mod lun_memory;
 mod machine;
 pub mod machine_id;
+mod medium;
 pub mod memory;
 mod noticed;
 mod operations;
-mod owners;
 mod parts;
 mod recording;
 mod refused;
@@ -55,8 +53,10 @@ mod steward;
 mod store;
 mod system;
 mod trace;
+mod unknown;
 mod verdict;
 mod view;
+mod watching;
 
 pub use self::isns::RENAME_TARGET;
 pub use change::explain::{Explanation, Point};

@@ -1,7 +1,10 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
+pub(crate) mod lun_memory;
+pub(crate) mod owners;
+
 use crate::Settings;
-use crate::lun_memory::LunMemory;
+use crate::state::lun_memory::LunMemory;
 use model::{
     Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, EVERYONE, Host,
     Initiators, Iqn, IsnsServer, Name, Network, NodeId, Order, PoolId, PoolPolicy, Portal, PortalGroupPolicy,

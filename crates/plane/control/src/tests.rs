@@ -1,4 +1,4 @@
-//! Control over a data plane that serves nobody.
+//! Control over the real engine on a simulated machine.
 
 mod access;
 mod care;
@@ -17,44 +17,54 @@ mod snapshots;
 mod spares;
 mod steward;
 
-use crate::fake::Fake;
 use crate::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewVolume};
-use crate::{Control, Settings, Store};
-use model::{Access, Level, PoolReport, Refusal, Size, VolumeReport};
+use crate::{Control, Engine, Settings, Store};
+use model::{Access, Call, Level, PoolReport, Refusal, Size, VolumeReport};
+use shard::mailbox::Sender;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use tempfile::TempDir;
+use testbed::Testbed;
 
 /// An array in a folder of its own.
 pub struct Array {
     pub control: Arc<Control>,
     pub dir: TempDir,
     access: Arc<Mutex<Access>>,
+    engine: JoinHandle<()>,
 }
 
 impl Array {
     /// An array that knows nothing yet.
     pub async fn new() -> Self {
-        Self::on(tempfile::tempdir().expect("a folder"), Fake::default()).await
+        Self::on(tempfile::tempdir().expect("a folder"), Testbed::default()).await
     }
 
-    /// The array that `dir` holds, over `fake`.
-    pub async fn on(dir: TempDir, fake: Fake) -> Self {
-        let access = fake.access.clone();
-        let control = Arc::new(boot(dir.path(), fake).await);
-        Self { control, dir, access }
+    /// The array that `dir` holds, over `testbed`.
+    pub async fn on(dir: TempDir, testbed: Testbed) -> Self {
+        let access = testbed.access.clone();
+        let (sender, engine) = testbed.start();
+        let control = Arc::new(boot_on(dir.path(), sender).await);
+        Self { control, dir, access, engine }
     }
 
     /// The same array after the daemon was stopped (or killed) and started again.
     pub async fn restarted(self) -> Self {
-        self.restarted_on(Fake::default()).await
+        self.restarted_on(Testbed::default()).await
     }
 
-    /// The same array, started again over `fake`.
-    pub async fn restarted_on(self, fake: Fake) -> Self {
-        let Self { control, dir, .. } = self;
+    /// The same array, started again over `testbed`.
+    pub async fn restarted_on(self, testbed: Testbed) -> Self {
+        Self::on(self.killed(), testbed).await
+    }
+
+    /// What the array leaves when its daemon is killed: no thread of it writes any more.
+    pub fn killed(self) -> TempDir {
+        let Self { control, dir, engine, .. } = self;
         drop(control);
-        Self::on(dir, fake).await
+        engine.join().expect("the simulation goes well");
+        dir
     }
 
     pub fn folder(&self) -> PathBuf {
@@ -66,10 +76,10 @@ impl Array {
         self.access.lock().expect("not poisoned").clone()
     }
 
-    /// Makes and adds disks `d0`… of 128 MiB.
+    /// Makes and adds disks `d0`… of 512 MiB.
     pub async fn add_disks(&self, names: &[&str]) {
         for name in names {
-            self.control.add_disk(new_disk(&self.folder(), name, Size::mib(128))).await.expect("a disk");
+            self.control.add_disk(new_disk(&self.folder(), name, Size::mib(512))).await.expect("a disk");
         }
     }
 
@@ -91,7 +101,11 @@ impl Array {
     }
 }
 
-pub async fn boot(dir: &Path, fake: Fake) -> Control {
+pub async fn boot(dir: &Path, testbed: Testbed) -> Control {
+    boot_on(dir, testbed.start().0).await
+}
+
+async fn boot_on(dir: &Path, orders: Sender<Call>) -> Control {
     std::fs::create_dir_all(disks(dir)).expect("a folder");
     let settings = Settings {
         state_dir: dir.join("state"),
@@ -102,8 +116,13 @@ pub async fn boot(dir: &Path, fake: Fake) -> Control {
         disk_search: Vec::new(),
     };
     let store = Store::open(&settings.state_dir).expect("a store");
-    let (engine, _thread) = fake.start();
-    Control::start(settings, store, engine).await.expect("starts")
+    Control::start(settings, store, Engine::new(orders)).await.expect("starts")
+}
+
+/// The file holds a file system of another from its first block on, and keeps its length.
+pub fn make_foreign(path: impl AsRef<Path>) {
+    let file = std::fs::File::options().write(true).open(path).expect("opens");
+    std::os::unix::fs::FileExt::write_all_at(&file, b"XFSB, and what somebody has there", 0).expect("writes");
 }
 
 pub fn disks(dir: &Path) -> PathBuf {

@@ -2,9 +2,8 @@
 
 mod single;
 
-use crate::change::disks::missing;
-use crate::change::{pools, volumes};
 use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord, VolumeRecord};
+use crate::unknown::{missing, unknown_pool, unknown_volume};
 use crate::{Control, State};
 use model::{
     ChapAlgorithm, Demand, DiskCounters, DiskName, DiskReport, DiskState, GroupReport, Iqn, Label, LatencyReport,
@@ -247,14 +246,14 @@ impl Control {
 
     /// One pool. *Errors*: there is none of this name.
     pub async fn pool_report(&self, name: &Name) -> Result<PoolReport, Refusal> {
-        self.pools().await?.into_iter().find(|pool| pool.name == *name).ok_or_else(|| pools::unknown(name))
+        self.pools().await?.into_iter().find(|pool| pool.name == *name).ok_or_else(|| unknown_pool(name))
     }
 
     /// One volume. *Errors*: there is none of this name.
     pub async fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
         let open = self.volume(name).await?;
         let lost = || self.state().volumes.get_key_value(name).map(lost_volume);
-        open.or_else(lost).ok_or_else(|| volumes::unknown(name))
+        open.or_else(lost).ok_or_else(|| unknown_volume(name))
     }
 
     /// All hosts.

@@ -1,11 +1,10 @@
 //! What commands print, word for word: `golden/commands.txt` beside this file. `BLOCKYARD_BLESS=1` writes it anew.
 
-use crate::lab::Lab;
+use crate::lab::{Lab, without_speed};
 use crate::rest::COMMANDS;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 /// Words that differ from run to run, or from machine to machine, by what they stand for.
 fn settled(text: &str, dir: &str) -> String {
@@ -54,8 +53,7 @@ fn stand_in(word: &str) -> Option<&'static str> {
 
 #[test]
 fn commands_print_what_they_have_always_printed() {
-    // Nothing that is under way ends meanwhile.
-    let lab = Lab::with_pace(Duration::from_secs(3600));
+    let lab = Lab::new();
     fs::write(lab.dir.path().join("array.toml"), lab.good(&["export"])).expect("writes");
     fs::write(lab.dir.path().join("password"), "correct horse battery staple\n").expect("writes");
     let dir = lab.dir.path().to_string_lossy().into_owned();
@@ -66,7 +64,7 @@ fn commands_print_what_they_have_always_printed() {
         let words: Vec<&str> = command.split(' ').chain(["-o", "table"]).collect();
         let outcome = lab.run(&words);
         let text = |text: &str, before: &str| {
-            settled(text, &dir)
+            without_speed(&settled(text, &dir))
                 .lines()
                 .map(|line| format!("{before}{line}").trim_end().to_owned() + "\n")
                 .collect::<String>()

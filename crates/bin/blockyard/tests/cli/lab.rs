@@ -1,10 +1,7 @@
-//! A daemon over a data plane that serves nobody, and the real command line in front of it.
+//! A daemon with the real engine on a simulated machine, and the real command line in front of it.
 
-use control::fake::Fake;
-use control::{Control, Settings, Store};
-use model::{
-    ConnectionReport, ConnectionState, DiskIdentity, RefusedLogin, RefusedWhy, SessionKind, SessionReport, Timestamp,
-};
+use control::{Control, Engine, Settings, Store};
+use model::{ConnectionReport, ConnectionState, RefusedLogin, RefusedWhy, SessionKind, SessionReport, Timestamp};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,6 +9,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
+use testbed::{DiskFacts, Hosts, Testbed};
 
 /// The daemon, until it is dropped.
 pub struct Lab {
@@ -29,11 +27,15 @@ pub struct Outcome {
 
 impl Lab {
     pub fn new() -> Self {
-        Self::with_pace(Duration::from_millis(450))
+        Self::over(Testbed { pace: Duration::from_millis(10), ..Testbed::default() })
     }
 
-    /// As [`Lab::new`], with work that takes its time in steps of `pace`.
-    pub fn with_pace(pace: Duration) -> Self {
+    /// As [`Lab::new`], on disks so slow that work in the background takes seconds.
+    pub fn slow() -> Self {
+        Self::over(Testbed { disk_bytes_per_second: 16 << 10, ..Testbed::default() })
+    }
+
+    fn over(testbed: Testbed) -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let settings = Settings {
             state_dir: dir.path().join("state"),
@@ -50,12 +52,12 @@ impl Lab {
             runtime.block_on(async {
                 let store = Store::open(&settings.state_dir).expect("a store");
                 let listening = api::listen(&settings.socket).expect("a socket");
-                let mut fake = Fake::default();
-                fake.sessions = vec![session()];
-                fake.refused = vec![refused()];
-                fake.identities = racked(&settings.socket);
-                fake.pace = pace;
-                let (engine, _thread) = fake.start();
+                let testbed = Testbed {
+                    facts: racked(&settings.socket),
+                    hosts: Hosts { sessions: vec![session()], refused: vec![refused()], ..Hosts::default() },
+                    ..testbed
+                };
+                let engine = Engine::new(testbed.start().0);
                 let control = Arc::new(Control::start(settings, store, engine).await.expect("starts"));
                 ready.send(()).expect("the test waits");
                 api::serve(control, listening, async move { drop(stopped.await) }).await.expect("serves");
@@ -133,18 +135,18 @@ pub fn run_in(dir: PathBuf, arguments: &[&str], environment: &[(&str, &str)]) ->
 }
 
 /// The disks `r0`… of the lab, in two enclosures.
-fn racked(socket: &Path) -> BTreeMap<String, DiskIdentity> {
+fn racked(socket: &Path) -> BTreeMap<String, DiskFacts> {
     let disk = |n: usize| {
         let path = socket.with_file_name(format!("r{n}.img")).to_string_lossy().into_owned();
-        let identity = DiskIdentity {
+        let facts = DiskFacts {
             serial: Some(format!("ZL2A{n:04}")),
             model: Some("ST12000NM001G".to_owned()),
             enclosure: Some(if n < 3 { "top" } else { "bottom" }.to_owned()),
             slot: Some((n % 3).to_string()),
             has_light: true,
-            ..DiskIdentity::default()
+            ..DiskFacts::default()
         };
-        (path, identity)
+        (path, facts)
     };
     (0..6).map(disk).collect()
 }
@@ -197,4 +199,29 @@ fn session() -> SessionReport {
         written_bytes: 5 << 29,
         connected_seconds: 7_500,
     }
+}
+
+/// The lines of `text` without what depends on how fast the machine is: progress, and how long work took.
+pub fn without_speed(text: &str) -> String {
+    let cut = |line: &str| {
+        let (first, _) = line.split_once("  ").unwrap_or((line, ""));
+        if !first.is_empty() && [" running ", " stopped  "].iter().any(|state| line.contains(state)) {
+            return format!("{first}  …");
+        }
+        for words in
+            [" is filled and in service", " has looked through", " is a whole copy of", " stopped ", "  65536 "]
+        {
+            if let Some((before, _)) = line.split_once(words) {
+                return format!("{before}{words} …");
+            }
+        }
+        // What began just now took no second, or one where the machine is busy.
+        line.replace("Z  0 s  ", "Z  1 s  ")
+    };
+    let is_progress = |line: &str| {
+        line.starts_with("  cleaning ")
+            || line.contains(": rebuild ") && (line.contains(" left") || line.ends_with("time unknown"))
+    };
+    let lines = text.lines().filter(|line| !is_progress(line));
+    lines.map(|line| cut(line) + "\n").collect()
 }

@@ -2,7 +2,6 @@
 
 use crate::lab::{Lab, Outcome};
 use serde_json::Value;
-use std::time::Duration;
 
 /// Volumes `v0` to `v11`, and nothing else.
 fn dozen() -> Lab {
@@ -99,7 +98,7 @@ fn events_are_cut_to_the_latest_and_told_oldest_first() {
 
 #[test]
 fn command_that_waits_longer_than_it_may_ends_with_eight() {
-    let lab = Lab::with_pace(Duration::from_secs(3600));
+    let lab = Lab::slow();
     lab.furnish();
     lab.good(&["disk", "fail", "d1"]);
     let late = lab.run(&["disk", "replace", "d1", "d5", "--wait", "--timeout", "200ms", "--quiet"]);

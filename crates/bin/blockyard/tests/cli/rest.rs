@@ -13,10 +13,10 @@ status
 top --once
 tune show --root .
 tune apply --root . --dry-run
-disk add --name d0 --create 64MiB d0.img
-disk add --name d1 --create 64MiB d1.img
-disk add --name d2 --create 64MiB d2.img
-disk add --name d3 --create 64MiB d3.img
+disk add --name d0 --create 512MiB d0.img
+disk add --name d1 --create 512MiB d1.img
+disk add --name d2 --create 512MiB d2.img
+disk add --name d3 --create 512MiB d3.img
 disk list
 disk find
 disk show d0
@@ -39,10 +39,9 @@ pool check tank
 pool repair tank --yes
 pool dump tank
 pool add-group tank --level raid1 d2
-pool add-member tank d2
-pool grow tank
 pool add-log tank d2 --yes
 pool remove-log tank
+pool grow tank
 pool key tank --file tank.key
 volume create tank/vm1 8MiB
 volume create ram 8MiB --ram
@@ -147,12 +146,13 @@ config list
 config restore 1 --yes
 snapshot delete tank/vm1@monday --yes
 volume delete tank/vm2 --yes
+pool add-member tank d2
 disk fail d0
-disk replace d0 d2 --yes
+disk replace d0 d3 --yes
 pool export tank
 pool import tank
 pool destroy tank --yes
-disk remove d3
+disk remove d0
 ";
 
 const LOGIN: &str = "a login of a browser; the socket needs none";

@@ -18,16 +18,18 @@ const FLOORS: [(&str, &[&str]); 6] = [
     ("bin", &["base", "pure", "world", "plane", "front", "tool"]),
 ];
 
-/// The floors that the tests of a floor's crates may use besides: a tool is tested against our own target.
-const TEST_FLOORS: [(&str, &[&str]); 1] = [("tool", &["front"])];
+/// The floors that the tests of a floor's crates may use besides: a tool is tested against our own target, and what gives orders to the
+/// engine is tested on the real one (`tool/testbed`).
+const TEST_FLOORS: [(&str, &[&str]); 3] = [("tool", &["front"]), ("plane", &["tool"]), ("front", &["tool"])];
 
 /// The only edges between crates of `base`.
 const BASE_EDGES: [(&str, &str); 4] =
     [("shard", "block"), ("block", "simd"), ("model", "bounded"), ("model", "secret")];
 
 /// The only edges between crates of one floor above: the API shows and changes the receivers of alerts, a pool asks whose it is,
-/// and members of pools may be disks of other arrays.
-const SIDEWAYS: [(&str, &str); 3] = [("api", "alert"), ("volume", "cluster"), ("engine", "initiator")];
+/// members of pools may be disks of other arrays, and the array that tests run on has the iSCSI front end.
+const SIDEWAYS: [(&str, &str); 4] =
+    [("api", "alert"), ("volume", "cluster"), ("engine", "initiator"), ("testbed", "iscsi-target")];
 
 /// What the tests of one crate may use besides: the simulated world, where a crate waits for time and networks.
 const TESTS: [(&str, &str); 1] = [("initiator", "sim")];

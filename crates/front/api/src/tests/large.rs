@@ -1,12 +1,12 @@
 //! Ten thousand of everything.
 
 use super::Served;
-use control::fake::Fake;
 use control::{State, Store};
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Instant;
+use testbed::Testbed;
 
 const MANY: usize = 10_000;
 
@@ -44,7 +44,7 @@ async fn lists_of_ten_thousand_are_walked_page_by_page() {
     let dir = tempfile::tempdir().expect("a folder");
     Store::open(&dir.path().join("state")).expect("a store").commit(large()).expect("is kept");
     let begun = Instant::now();
-    let served = Served::over(dir, Fake::default()).await;
+    let served = Served::over(dir, Testbed::default()).await;
     println!("{MANY} volumes, hosts, groups, targets and presentations; started in {:?}", begun.elapsed());
     for noun in ["volumes", "hosts", "groups", "presentations", "targets"] {
         let begun = Instant::now();

@@ -27,7 +27,7 @@ impl Served {
 async fn setup_is_made_whole_or_not_at_all() {
     let served = Served::new().await;
     for name in ["d0", "d1", "d2"] {
-        let disk = json!({"path": served.dir.path().join(format!("{name}.img")), "name": name, "create": "64MiB"});
+        let disk = json!({"path": served.dir.path().join(format!("{name}.img")), "name": name, "create": "128MiB"});
         assert_eq!(served.json(Method::POST, "/api/v1/disks", disk).await.0, StatusCode::CREATED);
     }
     let asked = served.setup("tank/vm1", &["d0", "d1"]);

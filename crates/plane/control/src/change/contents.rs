@@ -3,9 +3,9 @@
 //! What the data plane has read of it counts first (its labels, and what `volume::signature` knows); then what the kernel says
 //! of the device; then what `wipefs` or `blkid` recognise, where one is installed. Nothing here writes.
 
-use super::medium::Medium;
 use crate::Control;
 use crate::devices::{Found, SIZE_MIN};
+use crate::medium::Medium;
 use model::{DiskReport, Label, Refusal, UNKNOWN_DATA, code};
 use serde::Deserialize;
 use std::collections::BTreeSet;

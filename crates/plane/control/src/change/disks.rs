@@ -1,10 +1,12 @@
 //! Disks: known, forgotten, failed, replaced.
 
-use super::medium::Medium;
 use crate::Control;
+use crate::medium::Medium;
+pub(crate) use crate::medium::admit_path;
 use crate::request::{Locate, NewDisk, Replace};
 use crate::state::DiskRecord;
 use crate::store::sync_dir;
+pub(crate) use crate::unknown::missing;
 use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, RemoteAddress, Size, code};
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
@@ -227,20 +229,6 @@ fn real(path: &Path) -> PathBuf {
     )
 }
 
-/// Admits an absolute path without steps back, so that what is refused and what is opened is the same.
-pub fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
-    let path = Path::new(text);
-    let steps_back = path.components().any(|part| part == std::path::Component::ParentDir);
-    if path.is_absolute() && !steps_back && !text.contains('\0') {
-        return Ok(path.to_path_buf());
-    }
-    Err(Refusal::new(
-        code::PATH_INVALID,
-        format!("\"{}\" is not a path from the root", text.escape_debug()),
-        "write it from / on, without steps back",
-    ))
-}
-
 /// A sparse file of this size is at `path`, which was free, and survives power loss.
 pub fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
     let refused = |error: std::io::Error| {
@@ -334,14 +322,6 @@ pub fn admit_unused(name: &DiskName, report: &DiskReport) -> Result<(), Refusal>
 /// The pool that the disk's label names, in words.
 fn pool_of(disk: &DiskReport) -> String {
     disk.label.pool().map_or("a pool".to_owned(), |(_, pool)| format!("pool {pool}"))
-}
-
-pub fn missing(name: &DiskName) -> Refusal {
-    Refusal::new(
-        code::DISK_MISSING,
-        format!("disk {name} is known but was not found"),
-        "attach it and start again, or name another disk",
-    )
 }
 
 pub(super) fn disk_name_taken(name: &DiskName) -> Refusal {

@@ -5,6 +5,7 @@ use crate::change::hosts::unknown_host;
 use crate::parts::Consent;
 use crate::request::{GroupChange, NewHostGroup, Removal};
 use crate::state::State;
+pub(crate) use crate::unknown::unknown_group;
 use crate::view::{FormerLun, HostGroupReport};
 use model::{Name, Refusal, code};
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,10 +121,6 @@ fn admit_into(state: &State, group: &Name, host: &Name) -> Result<(), Refusal> {
         return Err(Refusal::new(code, message, hint));
     }
     Ok(())
-}
-
-pub fn unknown_group(name: &Name) -> Refusal {
-    Refusal::new(code::HOST_UNKNOWN, format!("there is no group {name}"), "see blockyard group list")
 }
 
 impl HostGroupReport {

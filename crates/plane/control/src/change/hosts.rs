@@ -5,6 +5,7 @@ use crate::change::auth::{ProofChange, admit_proofs};
 use crate::parts::Consent;
 use crate::request::{HostChange, NewHost, NewTarget, Removal};
 use crate::state::{HostRecord, ProofRecord, State, TargetRecord};
+pub(crate) use crate::unknown::{unknown_host, unknown_target};
 use crate::view::{HostReport, TargetReport};
 use model::{Iqn, Name, Network, Refusal, code};
 use std::collections::{BTreeMap, BTreeSet};
@@ -244,16 +245,4 @@ fn admit_shape(name: &Name, record: &HostRecord) -> Result<(), Refusal> {
         }
         None => Ok(()),
     }
-}
-
-pub fn unknown_host(name: &Name) -> Refusal {
-    Refusal::new(
-        code::HOST_UNKNOWN,
-        format!("there is no host {name}"),
-        "see blockyard host list, or add it with blockyard host add",
-    )
-}
-
-pub fn unknown_target(name: &Name) -> Refusal {
-    Refusal::new(code::TARGET_UNKNOWN, format!("there is no target {name}"), "see blockyard target list")
 }

@@ -3,7 +3,7 @@
 use crate::Control;
 use crate::change::host_groups::unknown_group;
 use crate::change::hosts::unknown_host;
-use crate::lun_memory::Former;
+use crate::state::lun_memory::Former;
 use crate::view::FormerLun;
 use model::{EVERYONE, Iqn, Name, Refusal};
 

@@ -1,13 +1,14 @@
 //! Pools: made, found again, destroyed.
 
-use super::medium::Medium;
 use crate::Control;
 use crate::change::disks::{admit_unused, missing};
 use crate::engine::unexpected;
+use crate::medium::Medium;
 use crate::parts::Consent;
 use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, Removal, SecretText};
 use crate::state::{KeyRecord, PendingRecord, PoolRecord, PresentationRecord, ReadOnlyRecord, SpareRecord, State};
 use crate::system::random;
+pub(crate) use crate::unknown::unknown_pool as unknown;
 use model::{
     DiskName, GroupSpec, Name, Order, PoolId, PoolReport, PoolState, Refusal, Report, Size, Subject, code, event,
     spread,
@@ -394,10 +395,6 @@ fn not_open(name: &Name, read_only: bool) -> Refusal {
             "attach its disks and run blockyard pool import {name}{option}, which says what is wrong; keep its disks until then"
         ),
     )
-}
-
-pub fn unknown(name: &Name) -> Refusal {
-    Refusal::new(code::POOL_UNKNOWN, format!("there is no pool {name}"), "see blockyard pool list")
 }
 
 fn pool_name_taken(name: &Name) -> Refusal {

@@ -3,6 +3,7 @@
 use crate::Control;
 use crate::parts::Consent;
 use crate::request::PortalGroupSettings;
+pub(crate) use crate::unknown::unknown_portal_group;
 use model::{PortalGroupPolicy, PortalGroupReport, PortalGroupTag, PortalReport, Refusal, code};
 use std::collections::BTreeMap;
 
@@ -50,9 +51,4 @@ impl Control {
         .await?;
         Ok(PortalGroupReport { policy, ..group.clone() })
     }
-}
-
-pub fn unknown_portal_group(tag: u16) -> Refusal {
-    let message = format!("no portal is of group {tag}");
-    Refusal::new(code::PORTAL_GROUP_UNKNOWN, message, "see blockyard portal groups")
 }

@@ -7,6 +7,7 @@ use crate::control::Turn;
 use crate::request::{NewBackend, NewVolume, Resize};
 use crate::state::{PolicyRecord, State, VolumeRecord};
 use crate::system::random;
+pub(crate) use crate::unknown::unknown_volume as unknown;
 use model::{
     Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VOLUME_SIZE_MIN, VolumeId, VolumeName,
     VolumeReport, VolumeSpec, VolumeState, code, event,
@@ -360,8 +361,4 @@ fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
         ),
         _ => Ok(Backend::Pool { stripe_unit, provision, granule, zero_detection, encrypted }),
     }
-}
-
-pub fn unknown(name: &VolumeName) -> Refusal {
-    Refusal::new(code::VOLUME_UNKNOWN, format!("there is no volume {name}"), "see blockyard volume list")
 }

@@ -1,7 +1,7 @@
 //! Who sees what, step by step from one state to another, and what each step does to those who are logged in.
 
 use super::plan::{Step, StepKind, changes};
-use crate::owners::Owners;
+use crate::state::owners::Owners;
 use crate::state::{HostRecord, PresentationRecord, State, TargetRecord};
 use model::{IsnsServer, Name, PortalGroupPolicy, SessionReport, VolumeName, is_shown_in};
 use std::collections::{BTreeMap, BTreeSet};

@@ -125,7 +125,7 @@ async fn disk_that_holds_something_is_not_free() {
         .disk("sdc", "8:32", "ata2")
         .disk("sdd", "8:48", "ata3")
         .disk("sde", "8:64", "ata4");
-    fs::write(laid.dev("sdb"), "somebody's data").expect("writes");
+    crate::tests::make_foreign(laid.dev("sdb"));
     laid.put("run/udev/data/b8:32", "E:ID_FS_TYPE=zfs_member\nE:ID_FS_USAGE=raid\n");
     laid.part("sdd", "sdd1", "8:49");
     // The pool of another array.
@@ -193,7 +193,8 @@ async fn disks_of_the_array_are_not_listed_and_the_disk_around_one_is_in_use() {
 async fn only_what_is_free_is_admitted_and_only_by_a_name_of_the_system() {
     let (array, laid) = array_on_a_machine().await;
     laid.disk("sdb", "8:16", "ata1").link("disk/by-id/ata-X", "sdb").link("shm/mine", "sdb").link("mapper/x", "sdb");
-    laid.disk("sdc", "8:32", "ata2").put("dev/sdc", "somebody's data");
+    laid.disk("sdc", "8:32", "ata2");
+    crate::tests::make_foreign(laid.dev("sdc"));
     for good in ["sdb", "disk/by-id/ata-X", "mapper/x"] {
         array.control.admit_offered(&laid.dev(good)).await.expect(good);
     }

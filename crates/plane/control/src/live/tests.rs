@@ -4,8 +4,8 @@ use super::*;
 use crate::tests::Array;
 use model::histogram::{BUCKETS, bucket_of};
 use model::{
-    DiskCounters, Histogram, SessionActivity, Size, Timestamp, Took, VolumeActivity, VolumeCounters, VolumeId,
-    VolumePolicy,
+    Activity, DiskCounters, Histogram, SessionActivity, Size, Timestamp, Took, VolumeActivity, VolumeCounters,
+    VolumeId, VolumePolicy,
 };
 
 fn histogram(times_us: &[u64]) -> Histogram {

@@ -3,7 +3,6 @@
 //! All of them are read and verified at start, so that a disk that decays later changes nothing that is in use.
 
 use super::{STATE, Store, unwritable};
-use crate::Control;
 use model::Refusal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -86,21 +85,5 @@ impl Store {
             self.folder.remove(name, old);
         }
         Ok(())
-    }
-}
-
-impl Control {
-    /// What a door keeps under this name; none when it keeps nothing.
-    ///
-    /// *Errors*: its secrets are sealed with another key.
-    pub fn document(&self, name: &str) -> Result<Option<Value>, Refusal> {
-        self.store.document(name)
-    }
-
-    /// A door keeps this under the name, in no version of the state. Strings under the key `secret` are sealed.
-    ///
-    /// *Errors*: it could not be written, and is as it was. *Durability*: it survives power loss, except while the store is held.
-    pub fn keep_document(&self, name: &str, document: Value) -> Result<(), Refusal> {
-        self.store.keep_document(name, document)
     }
 }

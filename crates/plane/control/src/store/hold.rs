@@ -3,8 +3,8 @@
 //! Volumes are served all the while. What the daemon notes by itself meanwhile, such as where a disk was found, is so in memory alone.
 
 use super::Store;
-use crate::{Control, State};
-use model::{Refusal, Subject, SubjectKind, code, event};
+use crate::State;
+use model::{Refusal, code};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -76,34 +76,5 @@ impl Store {
             self.folder.put_aside(name, *number)?;
         }
         Ok(())
-    }
-}
-
-impl Control {
-    /// Why no change is taken just now; none where changes are taken.
-    #[must_use]
-    pub fn hold(&self) -> Option<Refusal> {
-        self.store.hold()
-    }
-
-    /// The state that is served.
-    #[must_use]
-    pub fn state_report(&self) -> StateReport {
-        let held = self.hold().map(|refusal| refusal.message);
-        StateReport { version: self.store.version(), kept: self.store.versions(), held }
-    }
-
-    /// The older version that is served is the state from now on.
-    ///
-    /// *Errors*: it could not be written, or the folder is not the one that was opened.
-    pub async fn accept_state(&self) -> Result<StateReport, Refusal> {
-        let turn = self.turn().await;
-        let Some(refusal) = self.hold() else { return Ok(self.state_report()) };
-        // What an older version says of pools that were being made or destroyed is not so any more: their disks stay as they are.
-        self.commit(&turn, |state| state.pending.clear())?;
-        self.store.accept()?;
-        let node = Subject::new(SubjectKind::Node, &self.settings.node);
-        self.raise(event::STATE_ACCEPTED, node, format!("an operator has accepted it: {}", refusal.message));
-        Ok(self.state_report())
     }
 }

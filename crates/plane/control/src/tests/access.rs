@@ -2,11 +2,11 @@
 
 use super::{Array, new_host, new_presentation};
 use crate::Store;
-use crate::fake::Fake;
 use crate::request::{
     NewBackend, NewChap, NewHost, NewPresentation, NewTarget, NewVolume, Removal, SecretText, Unpresent,
 };
 use model::{Initiators, Size};
+use testbed::Testbed;
 
 fn ram(name: &str) -> NewVolume {
     NewVolume { backend: Some(NewBackend::Ram {}), ..super::new_volume(name, Some(Size::mib(1))) }
@@ -76,7 +76,7 @@ async fn access_snapshot_says_what_the_state_says() {
 #[tokio::test]
 async fn target_names_of_machines_with_one_name_differ_and_a_name_that_is_there_stays() {
     let name_of = async |dir: &std::path::Path| {
-        let control = super::boot(dir, Fake::default()).await;
+        let control = super::boot(dir, Testbed::default()).await;
         let fast = NewTarget { name: "fast".parse().expect("a name"), iqn: None };
         // It is there after the first start.
         let _ = control.add_target(fast).await;

@@ -1,17 +1,16 @@
 //! A crash at any instant leaves the old state or the new.
 //!
-//! Before and after each order, and between the writes of one order to several disks, the whole folder
-//! is copied. Each copy is then started as if the daemon had died there.
+//! Before and after each order, and at each flush of a disk, the whole folder is copied. Each copy is then started as if the daemon had died there.
 
 use super::{Array, boot, disks, new_disk, new_host, new_pool, new_volume};
 use crate::Control;
-use crate::fake::Fake;
 use crate::request::{NewBackend, NewVolume, PoolSettings, Removal, Replace, Resize, Unpresent};
 use model::{Level, Name, Refusal, Size};
 use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
+use testbed::{Testbed, Watch};
 
 /// What an operator can see of the array, without what may differ from start to start.
 async fn seen(control: &Control) -> String {
@@ -38,26 +37,10 @@ async fn seen(control: &Control) -> String {
     format!("{disks:?} {pools:?} {volumes:?} {:?} {presentations:?}", state.hosts.keys())
 }
 
+/// A copy in which holes stay holes: disks are mostly that.
 fn copy_all(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a folder");
-    for entry in fs::read_dir(from).expect("reads") {
-        let entry = entry.expect("reads");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("a type").is_dir() {
-            copy_all(&entry.path(), &target);
-        } else {
-            // Of a disk only the front part is ever written by the fake; the rest is a hole, and stays one.
-            let size = entry.metadata().expect("a size").len();
-            let mut front = Vec::new();
-            let whole = entry.path().extension().is_none_or(|kind| kind != "img");
-            let file = fs::File::open(entry.path()).expect("opens");
-            file.take(if whole { u64::MAX } else { 64 << 10 }).read_to_end(&mut front).expect("reads");
-            fs::write(&target, &front).expect("writes");
-            fs::File::options().write(true).open(&target).expect("opens").set_len(size).expect("sized");
-            let mode = entry.metadata().expect("a mode").permissions();
-            fs::set_permissions(&target, mode).expect("as it was");
-        }
-    }
+    let copied = Command::new("cp").args(["--archive", "--sparse=auto"]).args([from, to]).status();
+    assert!(copied.expect("cp runs").success(), "the array is copied");
 }
 
 /// Runs `change` on a furnished array and starts every crash image that it leaves on its way.
@@ -73,12 +56,13 @@ where
     array.create_volume("twin/old", Size::mib(4)).await.expect("a volume");
     array.control.create_volume(null("loose")).await.expect("a volume");
     array.add_disks(&["f0", "f1"]).await;
-    let Array { control, dir, .. } = array;
-    drop(control);
+    let dir = array.killed();
 
     let root = dir.path().join("live");
     let images = dir.path().join("images");
-    fs::create_dir(&root).expect("a folder");
+    for folder in [&root, &images] {
+        fs::create_dir(folder).expect("a folder");
+    }
     // The array moves into a folder of its own, so that its images are not in each other's way.
     for part in ["state", "disks"] {
         fs::rename(dir.path().join(part), root.join(part)).expect("moves");
@@ -88,15 +72,15 @@ where
     let (counter, from, to) = (taken.clone(), root.clone(), images.clone());
     let watching = Arc::new(Mutex::new(false));
     let on = watching.clone();
-    let mut fake = Fake::default();
-    fake.watch = Some(Box::new(move |_, _| {
+    let watch: Watch = Arc::new(move |_| {
         if *on.lock().expect("not poisoned") {
             let mut count = counter.lock().expect("not poisoned");
             copy_all(&from, &to.join(count.to_string()));
             *count += 1;
         }
-    }));
-    let control = Arc::new(boot(&root, fake).await);
+    });
+    let testbed = Testbed { watch: Some(watch), ..Testbed::default() };
+    let control = Arc::new(boot(&root, testbed).await);
     let old = seen(&control).await;
     *watching.lock().expect("not poisoned") = true;
     change(control.clone(), disks(&root)).await.expect("the change is made");
@@ -110,7 +94,7 @@ where
     for image in 0..count {
         fs::remove_dir_all(&root).expect("removes");
         fs::rename(images.join(image.to_string()), &root).expect("puts the image there");
-        let found = seen(&boot(&root, Fake::default()).await).await;
+        let found = seen(&boot(&root, Testbed::default()).await).await;
         assert!(
             found == old || found == new,
             "image {image} of {count}:\n{found}\nis neither old\n{old}\nnor new\n{new}"

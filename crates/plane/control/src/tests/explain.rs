@@ -3,12 +3,12 @@
 use super::hosts::{code_of, furnished, iqn, name, names};
 use super::{Array, new_host, new_presentation, new_volume};
 use crate::Explanation;
-use crate::fake::Fake;
 use crate::request::{NewBackend, NewHostGroup, NewPortal, NewPresentation, NewTarget, NewVolume, PortalGroupSettings};
 use model::{
     PortalGroupTag, RefusedLogin, RefusedWhy, RegistrationReport, ReservationKind, ReservationReport, Size, Timestamp,
     code,
 };
+use testbed::Testbed;
 
 #[tokio::test]
 async fn explanation_names_every_reason_for_and_against() {
@@ -63,9 +63,9 @@ async fn volume_with_one_open_way_is_seen_whatever_the_others_are() {
     assert!(note.good, "it keeps nobody away");
 }
 
-/// What is told of `host` and volume `a`, presented to it, over `fake`.
-async fn explained(fake: Fake, host: &str, access: &str) -> Explanation {
-    let array = Array::on(tempfile::tempdir().expect("a folder"), fake).await;
+/// What is told of `host` and volume `a`, presented to it, over `testbed`.
+async fn explained(testbed: Testbed, host: &str, access: &str) -> Explanation {
+    let array = Array::on(tempfile::tempdir().expect("a folder"), testbed).await;
     let control = &array.control;
     control.add_host(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
     let volume = NewVolume { backend: Some(NewBackend::Ram {}), ..new_volume("a", Some(Size::mib(1))) };
@@ -81,7 +81,7 @@ async fn explained(fake: Fake, host: &str, access: &str) -> Explanation {
     control.explain(&name(host), &"a".parse().expect("a name")).await.expect("both are known")
 }
 
-fn reserved(kind: ReservationKind) -> Fake {
+fn reserved(kind: ReservationKind) -> Testbed {
     let holder = RegistrationReport {
         initiator: iqn("db").to_string(),
         isid: "800000000000".to_owned(),
@@ -96,9 +96,9 @@ fn reserved(kind: ReservationKind) -> Fake {
         registrations: vec![holder],
         ..ReservationReport::default()
     };
-    let mut fake = Fake::default();
-    fake.reservations.insert("a".parse().expect("a name"), report);
-    fake
+    let mut testbed = Testbed::default();
+    testbed.hosts.reservations.insert("a".parse().expect("a name"), report);
+    testbed
 }
 
 #[tokio::test]
@@ -127,9 +127,9 @@ async fn explanation_names_what_stops_the_host_though_it_sees_the_volume() {
         times: 1,
         last: Timestamp::from_unix(0),
     };
-    let mut fake = Fake::default();
-    fake.refused.push(login);
-    let told = explained(fake, "web", "optimized").await;
+    let mut testbed = Testbed::default();
+    testbed.hosts.refused.push(login);
+    let told = explained(testbed, "web", "optimized").await;
     let refused = point(&told, "was not let in from 10.0.0.9");
     assert!(refused.sentence.ends_with("host web may not come from 10.0.0.9"), "{refused:?}");
     assert_eq!(refused.remedy.as_deref(), Some("blockyard host change web --add-address 10.0.0.9"));

@@ -14,7 +14,7 @@ async fn findings_say_what_the_array_lacks_the_worst_first_and_what_is_good() {
     let control = &array.control;
     let findings = control.findings().await.expect("told");
     assert_eq!(of(&findings, "array"), ["All good"]);
-    assert_eq!(of(&findings, "engine"), ["runs on none, which costs more of the processor"]);
+    assert_eq!(of(&findings, "engine"), ["runs on sim, which costs more of the processor"]);
 
     array.furnish().await;
     let lacking = control.findings().await.expect("told");

@@ -1,37 +1,37 @@
 //! Which piece of hardware a disk is, and where it sits.
 
 use super::{Array, new_disk, new_pool};
-use crate::fake::Fake;
 use crate::request::{Locate, NewPool, NewSpare};
-use model::{DiskIdentity, DiskState, Level, Name, Size, code};
+use model::{DiskState, Level, Name, Size, code};
 use std::fs;
+use testbed::{DiskFacts, Testbed};
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 
 /// Disks `r0`… of `array`, three to an enclosure; `moved` says under which file a disk is found.
-fn racked(array: &Array, moved: &[(&str, &str)]) -> Fake {
-    let mut fake = Fake::default();
+fn racked(array: &Array, moved: &[(&str, &str)]) -> Testbed {
+    let mut testbed = Testbed::default();
     for n in 0..6 {
         let own = format!("r{n}");
         let file = moved.iter().find(|(disk, _)| *disk == own).map_or(own.as_str(), |(_, file)| file);
-        let identity = DiskIdentity {
+        let identity = DiskFacts {
             serial: Some(format!("SERIAL{n}")),
             enclosure: Some(if n < 3 { "top" } else { "bottom" }.to_owned()),
             slot: Some((n % 3).to_string()),
             has_light: n < 3,
-            ..DiskIdentity::default()
+            ..DiskFacts::default()
         };
-        fake.identities.insert(array.folder().join(format!("{file}.img")).to_string_lossy().into_owned(), identity);
+        testbed.facts.insert(array.folder().join(format!("{file}.img")).to_string_lossy().into_owned(), identity);
     }
-    fake
+    testbed
 }
 
 async fn furnished() -> Array {
     let array = Array::new().await;
-    let fake = racked(&array, &[]);
-    let array = array.restarted_on(fake).await;
+    let testbed = racked(&array, &[]);
+    let array = array.restarted_on(testbed).await;
     array.add_disks(&["r0", "r1", "r2", "r3", "r4", "r5"]).await;
     array
 }
@@ -45,8 +45,8 @@ async fn disk_without_a_label_is_found_by_its_serial_number() {
     for (from, to) in [("r0", "x"), ("r1", "r0"), ("x", "r1")] {
         fs::rename(folder.join(format!("{from}.img")), folder.join(format!("{to}.img"))).expect("renames");
     }
-    let fake = racked(&array, &[("r0", "r1"), ("r1", "r0")]);
-    let array = array.restarted_on(fake).await;
+    let testbed = racked(&array, &[("r0", "r1"), ("r1", "r0")]);
+    let array = array.restarted_on(testbed).await;
     for (disk, file, serial) in [("r0", "r1.img", "SERIAL0"), ("r1", "r0.img", "SERIAL1")] {
         let report = array.control.disk_report(&name(disk)).await.expect("a disk");
         assert!(report.path.ends_with(file), "{disk} is at {}", report.path);
@@ -59,11 +59,11 @@ async fn disk_without_a_label_is_found_by_its_serial_number() {
 async fn another_disk_in_the_place_of_a_known_one_is_not_taken_for_it() {
     let array = furnished().await;
     array.control.add_spare(&name("r5"), NewSpare::default()).await.expect("a spare");
-    let mut fake = racked(&array, &[]);
-    for identity in fake.identities.values_mut().filter(|identity| identity.serial.as_deref() == Some("SERIAL5")) {
+    let mut testbed = racked(&array, &[]);
+    for identity in testbed.facts.values_mut().filter(|identity| identity.serial.as_deref() == Some("SERIAL5")) {
         identity.serial = Some("ANOTHER".to_owned());
     }
-    let array = array.restarted_on(fake).await;
+    let array = array.restarted_on(testbed).await;
     let report = array.control.disk_report(&name("r5")).await.expect("a disk");
     assert_eq!(report.state, DiskState::Missing);
     assert_eq!(report.identity.place().as_deref(), Some("bottom/2"), "where it was last is still known");

@@ -1,7 +1,6 @@
 //! What comes back after the daemon was stopped, and what if something is missing.
 
 use super::{Array, new_presentation};
-use crate::fake::Fake;
 use crate::request::{ImportPool, NewBackend, NewDisk, NewVolume, Removal, Replace, Unpresent};
 use model::{
     DiskState, Level, MemberState, Name, Order, PoolState, RefusedLogin, RefusedWhy, Severity, Size, Timestamp,
@@ -9,6 +8,7 @@ use model::{
 };
 use std::fs;
 use std::path::Path;
+use testbed::Testbed;
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
@@ -20,6 +20,8 @@ async fn array_comes_back_as_it_was() {
     array.furnish().await;
     let ram = NewVolume { backend: Some(NewBackend::Ram {}), ..super::new_volume("scratch", Some(Size::mib(1))) };
     array.control.create_volume(ram).await.expect("a volume");
+    // The report of a volume names its granule once the pool was opened.
+    let array = array.restarted().await;
     let (state, access) = (array.control.state(), array.access());
     let volumes = array.control.volumes().await.expect("volumes");
 
@@ -45,9 +47,9 @@ async fn who_was_not_let_in_is_known_after_a_restart() {
         last: Timestamp::from_unix(1_700_000_000 - number),
     };
     let refused: Vec<_> = (1..=3).map(login).collect();
-    let mut fake = Fake::default();
-    fake.refused.clone_from(&refused);
-    let array = Array::on(tempfile::tempdir().expect("a folder"), fake).await;
+    let mut testbed = Testbed::default();
+    testbed.hosts.refused.clone_from(&refused);
+    let array = Array::on(tempfile::tempdir().expect("a folder"), testbed).await;
     array.control.look_after(Vec::new()).await.expect("seen to");
     let array = array.restarted().await;
     assert_eq!(array.control.refused_logins().await.expect("told"), refused);
@@ -60,10 +62,9 @@ async fn who_was_not_let_in_is_known_after_a_restart() {
 async fn disks_that_a_killed_daemon_still_holds_are_waited_for() {
     let array = Array::new().await;
     array.furnish().await;
-    let mut fake = Fake::default();
     // More often than every disk is asked for once where it was and once elsewhere.
-    fake.in_use = 12;
-    let array = array.restarted_on(fake).await;
+    let testbed = Testbed { busy: 12, ..Testbed::default() };
+    let array = array.restarted_on(testbed).await;
     let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
     assert_eq!(pool.state, PoolState::Healthy);
 }
@@ -91,6 +92,7 @@ async fn pool_is_found_under_other_names_in_any_order() {
 async fn pool_is_found_from_its_disks_alone_by_a_node_that_never_saw_it() {
     let array = Array::new().await;
     array.furnish().await;
+    let array = array.restarted().await;
     let volume = array.control.volumes().await.expect("volumes").remove(0);
     fs::remove_dir_all(array.dir.path().join("state")).expect("forgets everything");
     let array = array.restarted().await;
@@ -113,6 +115,7 @@ async fn pool_is_found_from_its_disks_alone_by_a_node_that_never_saw_it() {
 async fn pool_that_was_exported_stays_closed_until_it_is_imported() {
     let array = Array::new().await;
     array.furnish().await;
+    let array = array.restarted().await;
     let refusal = array.control.export_pool(&name("tank"), Removal::default()).await.expect_err("a host sees it");
     assert_eq!(refusal.code, code::POOL_IN_USE);
     let seen = Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None, force: false };
@@ -275,12 +278,11 @@ async fn presentation_of_a_vanished_volume_is_dropped_and_never_shows_another() 
     control.unpresent(&unpresent).await.expect("no longer seen");
     control.delete_volume(&unpresent.volume, Removal::default()).await.expect("deleted");
     array.create_volume("tank/vm1", Size::mib(4)).await.expect("another of the same name");
-    let Array { control, dir, .. } = array;
-    drop(control);
+    let dir = array.killed();
     let versions = dir.path().join("state/state");
     fs::remove_dir_all(&versions).expect("removes");
     copy(&kept, &versions);
-    let array = Array::on(dir, Fake::default()).await;
+    let array = Array::on(dir, Testbed::default()).await;
     assert!(array.control.presentations().is_empty(), "the old presentation does not show the new volume");
     assert!(array.access().presentations.is_empty());
     array.control.present(new_presentation("tank/vm1", "web")).await.expect("the new one can be shown");

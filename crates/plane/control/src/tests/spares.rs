@@ -2,7 +2,7 @@
 
 use super::{Array, new_disk, new_pool};
 use crate::Wanted;
-use crate::request::{NewPool, NewSpare};
+use crate::request::{NewDisk, NewPool, NewSpare};
 use model::{Level, MemberState, Name, Order, PoolState, Refusal, Severity, Size, code, event};
 
 fn name(text: &str) -> Name {
@@ -19,6 +19,9 @@ async fn furnished() -> Array {
     array.add_disks(&["d0", "d1", "d2", "d3", "e0", "e1", "f0", "f1", "f2", "f3"]).await;
     array.create_pool("tank", Level::Raid6, &["d0", "d1", "d2", "d3"]).await.expect("a pool");
     array.create_pool("pond", Level::Raid1, &["e0", "e1"]).await.expect("a pool");
+    for volume in ["tank/data", "pond/data"] {
+        array.create_volume(volume, Size::mib(16)).await.expect("a volume");
+    }
     array
 }
 
@@ -27,10 +30,11 @@ async fn members(array: &Array, pool: &str) -> Vec<(String, MemberState)> {
     pool.members().map(|member| (member.disk.as_ref().expect("a name").to_string(), member.state)).collect()
 }
 
-/// Some of the steward's rounds.
+/// The steward's rounds until no spare takes a place any more and every rebuild has finished.
 async fn rounds(array: &Array) {
     for _ in 0..6 {
         array.control.look_after(Vec::new()).await.expect("looked at");
+        while array.control.pools().await.expect("pools").iter().any(|pool| pool.rebuild().is_some()) {}
     }
 }
 
@@ -39,9 +43,11 @@ async fn spare_takes_the_place_of_a_failed_member_by_itself() {
     let array = furnished().await;
     array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
     array.control.add_spare(&name("f1"), of("tank")).await.expect("a spare");
+    array.control.pause_pool(&name("tank"), true).await.expect("paused");
     array.control.fail_disk(&name("d1")).await.expect("failed");
     array.control.look_after(Vec::new()).await.expect("looked at");
     assert_eq!(members(&array, "tank").await[1], ("f1".to_owned(), MemberState::Rebuilding), "its own goes first");
+    array.control.pause_pool(&name("tank"), false).await.expect("resumed");
     rounds(&array).await;
     let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
     assert_eq!((pool.state, pool.spares), (PoolState::Healthy, vec![name("f0")]));
@@ -102,11 +108,7 @@ async fn spare_that_cannot_be_used_makes_way_for_the_next() {
     array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
     array.control.add_spare(&name("f1"), NewSpare::default()).await.expect("a spare");
     // Somebody made a file system on the first one meanwhile.
-    std::fs::File::options()
-        .write(true)
-        .open(array.folder().join("f0.img"))
-        .and_then(|file| std::os::unix::fs::FileExt::write_all_at(&file, b"not ours", 0))
-        .expect("writes");
+    super::make_foreign(array.folder().join("f0.img"));
     array.control.fail_disk(&name("d0")).await.expect("failed");
     rounds(&array).await;
     assert_eq!(members(&array, "tank").await[0], ("f1".to_owned(), MemberState::InSync));
@@ -187,10 +189,15 @@ async fn disk_that_holds_something_is_a_spare_only_by_force_and_takes_over_then(
     array.create_pool("old", Level::Raid1, &["f0", "f1"]).await.expect("a pool");
     let label = std::fs::read(array.folder().join("f0.img")).expect("reads");
     array.control.destroy_pool(&name("old")).await.expect("destroyed");
+    array.control.remove_disk(&name("f0")).await.expect("removed");
     std::fs::write(array.folder().join("f0.img"), label).expect("writes");
+    let path = array.folder().join("f0.img").to_string_lossy().into_owned();
+    let again = NewDisk { path, name: Some(name("f0")), force: true, ..NewDisk::default() };
+    array.control.add_disk(again).await.expect("a disk");
     let refused = array.control.add_spare(&name("f0"), of("tank")).await.expect_err("it is not blank");
     assert_eq!(refused.code, code::DISK_FOREIGN);
     array.control.add_spare(&name("f0"), NewSpare { force: true, ..of("tank") }).await.expect("a spare");
+    array.control.pause_pool(&name("tank"), true).await.expect("paused");
     array.control.fail_disk(&name("d1")).await.expect("failed");
     array.control.look_after(Vec::new()).await.expect("looked at");
     assert_eq!(members(&array, "tank").await[1], ("f0".to_owned(), MemberState::Rebuilding));

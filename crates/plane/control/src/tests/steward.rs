@@ -4,6 +4,7 @@ use super::Array;
 use crate::Wanted;
 use crate::request::Replace;
 use model::{EventCode, Level, Name, Raised, Subject, SubjectKind, Timestamp, event};
+use testbed::Testbed;
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
@@ -21,7 +22,9 @@ async fn codes(array: &Array) -> Vec<EventCode> {
 
 #[tokio::test]
 async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
-    let array = Array::new().await;
+    // On disks so slow that the rebuild still runs when it is looked at.
+    let slow = Testbed { disk_bytes_per_second: 64 << 10, ..Testbed::default() };
+    let array = Array::on(tempfile::tempdir().expect("a folder"), slow).await;
     array.furnish().await;
     array.add_disks(&["f0"]).await;
     array.control.look_after(Vec::new()).await.expect("looked at");

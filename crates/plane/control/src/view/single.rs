@@ -2,9 +2,7 @@
 
 use super::{HostGroupReport, HostReport, TargetReport, count};
 use crate::Control;
-use crate::change::host_groups::unknown_group;
-use crate::change::hosts::{unknown_host, unknown_target};
-use crate::change::portal_groups::unknown_portal_group;
+use crate::unknown::{unknown_group, unknown_host, unknown_portal_group, unknown_target};
 use model::{Name, PortalGroupReport, PortalGroupTag, Refusal};
 
 impl Control {

@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Booleans of requests that consent to no loss and take nothing from hosts. A new one is put here or into [`CONSENTS`].
-const HARMLESS: [&str; 14] = [
+const HARMLESS: [&str; 15] = [
     "any",
+    "digests",
     "encrypted",
     "must_be_new",
     "no_chap",

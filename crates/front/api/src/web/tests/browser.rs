@@ -2,8 +2,7 @@
 
 use crate::web::{Source, WebOptions};
 use crate::{Listening, listen, serve};
-use control::fake::Fake;
-use control::{Control, Settings, Store};
+use control::{Control, Engine, Settings, Store};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tempfile::TempDir;
+use testbed::Testbed;
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -51,8 +51,8 @@ impl Node {
         let options = WebOptions { names, listen: vec!["127.0.0.1:0".parse().expect("an address")], source };
         let listening: Listening = listen(&settings.socket).expect("listens").with_web(options);
         let web = listening.web().expect("a door");
-        let (engine, _thread) = Fake::default().start();
-        let control = Arc::new(Control::start(settings, store, engine).await.expect("starts"));
+        let (orders, _thread) = Testbed::default().start();
+        let control = Arc::new(Control::start(settings, store, Engine::new(orders)).await.expect("starts"));
         let (stop, stopped) = tokio::sync::oneshot::channel();
         tokio::spawn(serve(control.clone(), listening, async move { drop(stopped.await) }));
         let report = loop {

@@ -2,13 +2,13 @@
 
 use super::apply;
 use crate::config::{ApplyConfig, Document, VolumeEntry};
-use crate::fake::Fake;
 use crate::tests::Array;
 use crate::{State, Store};
 use model::{Provision, Size, VolumeName, VolumePolicy, code};
 use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use std::time::Instant;
+use testbed::Testbed;
 
 const VOLUMES: usize = 4096;
 const HOSTS: usize = 3586;
@@ -42,7 +42,7 @@ fn large() -> State {
 async fn document_of_thousands_is_planned_and_applied_in_seconds() {
     let dir = tempfile::tempdir().expect("a folder");
     Store::open(&dir.path().join("state")).expect("a store").commit(large()).expect("is kept");
-    let array = Array::on(dir, Fake::default()).await;
+    let array = Array::on(dir, Testbed::default()).await;
     let mut document = array.control.export(&()).await.expect("a document");
     assert_eq!((document.volume.len(), document.host.len()), (VOLUMES, HOSTS));
     let begun = Instant::now();
@@ -63,9 +63,9 @@ async fn document_of_thousands_is_planned_and_applied_in_seconds() {
 async fn volumes_that_grow_are_not_read_one_by_one_and_the_state_is_written_once() {
     let dir = tempfile::tempdir().expect("a folder");
     Store::open(&dir.path().join("state")).expect("a store").commit(large()).expect("is kept");
-    let fake = Fake::default();
-    let volumes_read = fake.volumes_read.clone();
-    let array = Array::on(dir, fake).await;
+    let testbed = Testbed::default();
+    let volumes_read = testbed.volumes_read.clone();
+    let array = Array::on(dir, testbed).await;
     let mut document = array.control.export(&()).await.expect("a document");
     let mut grown_to = async |size: u64, count: usize| {
         document.volume.values_mut().take(count).for_each(|entry| entry.size = Some(Size::mib(size)));
@@ -87,9 +87,9 @@ async fn volumes_that_grow_are_not_read_one_by_one_and_the_state_is_written_once
 async fn one_volume_is_read_alone() {
     let dir = tempfile::tempdir().expect("a folder");
     Store::open(&dir.path().join("state")).expect("a store").commit(large()).expect("is kept");
-    let fake = Fake::default();
-    let volumes_read = fake.volumes_read.clone();
-    let array = Array::on(dir, fake).await;
+    let testbed = Testbed::default();
+    let volumes_read = testbed.volumes_read.clone();
+    let array = Array::on(dir, testbed).await;
     let before = volumes_read.load(Ordering::Relaxed);
     let name = "v00007".parse().expect("a name");
     assert_eq!(array.control.volume_report(&name).await.expect("is there").size, Size::mib(1));

@@ -3,10 +3,10 @@
 use super::{Array, apply, said};
 use crate::Wanted;
 use crate::config::{ApplyConfig, Document, Plan};
-use crate::fake::Fake;
 use crate::tests::{new_host, new_presentation, new_volume};
 use model::{Iqn, Name, SessionReport, Size, code, event};
 use serde_json::json;
+use testbed::Testbed;
 
 fn name(text: &str) -> Name {
     text.parse().expect("a name")
@@ -28,9 +28,9 @@ pub fn session(id: u32, host: &str) -> SessionReport {
 
 /// Hosts web and db, volumes a and b that web sees, and a session of each host.
 pub async fn visited() -> Array {
-    let mut fake = Fake::default();
-    fake.sessions = vec![session(1, "web"), session(2, "db")];
-    let array = Array::on(tempfile::tempdir().expect("a folder"), fake).await;
+    let mut testbed = Testbed::default();
+    testbed.hosts.sessions = vec![session(1, "web"), session(2, "db")];
+    let array = Array::on(tempfile::tempdir().expect("a folder"), testbed).await;
     for host in ["web", "db"] {
         array.control.add_host(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
     }

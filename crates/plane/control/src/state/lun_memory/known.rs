@@ -1,6 +1,6 @@
 //! Which LUN numbers everybody knows, and whether a state would give one of them to another volume.
 
-use crate::owners::Owners;
+use crate::state::owners::Owners;
 use crate::state::{PresentationRecord, State};
 use model::{EVERYONE, Iqn, Name, Refusal, VolumeId, VolumeName, code};
 use std::collections::{BTreeMap, BTreeSet};

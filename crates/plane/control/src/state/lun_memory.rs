@@ -12,7 +12,7 @@ mod known;
 
 pub(crate) use known::{Known, Replaced};
 
-use crate::owners::Owners;
+use crate::state::owners::Owners;
 use crate::state::{PresentationRecord, State};
 use model::{EVERYONE, Iqn, Name, Refusal, VolumeId, VolumeName, code};
 use serde::{Deserialize, Serialize};

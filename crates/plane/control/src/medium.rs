@@ -1,8 +1,9 @@
 //! What lies behind a path, whatever the path is called.
 
+use model::{Refusal, code};
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One file or one block device. Links of either kind, and device nodes of one number, are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,4 +43,18 @@ impl Medium {
     fn of_file(meta: &fs::Metadata) -> Self {
         Self::File { file_system: meta.dev(), inode: meta.ino() }
     }
+}
+
+/// Admits an absolute path without steps back, so that what is refused and what is opened is the same.
+pub fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
+    let path = Path::new(text);
+    let steps_back = path.components().any(|part| part == std::path::Component::ParentDir);
+    if path.is_absolute() && !steps_back && !text.contains('\0') {
+        return Ok(path.to_path_buf());
+    }
+    Err(Refusal::new(
+        code::PATH_INVALID,
+        format!("\"{}\" is not a path from the root", text.escape_debug()),
+        "write it from / on, without steps back",
+    ))
 }

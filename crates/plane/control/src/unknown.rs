@@ -1,0 +1,40 @@
+//! Refusals of names that nothing has.
+
+use model::{DiskName, Name, Refusal, VolumeName, code};
+
+pub fn missing(name: &DiskName) -> Refusal {
+    Refusal::new(
+        code::DISK_MISSING,
+        format!("disk {name} is known but was not found"),
+        "attach it and start again, or name another disk",
+    )
+}
+
+pub fn unknown_group(name: &Name) -> Refusal {
+    Refusal::new(code::HOST_UNKNOWN, format!("there is no group {name}"), "see blockyard group list")
+}
+
+pub fn unknown_host(name: &Name) -> Refusal {
+    Refusal::new(
+        code::HOST_UNKNOWN,
+        format!("there is no host {name}"),
+        "see blockyard host list, or add it with blockyard host add",
+    )
+}
+
+pub fn unknown_target(name: &Name) -> Refusal {
+    Refusal::new(code::TARGET_UNKNOWN, format!("there is no target {name}"), "see blockyard target list")
+}
+
+pub fn unknown_portal_group(tag: u16) -> Refusal {
+    let message = format!("no portal is of group {tag}");
+    Refusal::new(code::PORTAL_GROUP_UNKNOWN, message, "see blockyard portal groups")
+}
+
+pub fn unknown_pool(name: &Name) -> Refusal {
+    Refusal::new(code::POOL_UNKNOWN, format!("there is no pool {name}"), "see blockyard pool list")
+}
+
+pub fn unknown_volume(name: &VolumeName) -> Refusal {
+    Refusal::new(code::VOLUME_UNKNOWN, format!("there is no volume {name}"), "see blockyard volume list")
+}

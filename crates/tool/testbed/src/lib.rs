@@ -1,0 +1,219 @@
+//! The real engine with its iSCSI front end on a simulated machine, for tests of what gives it orders.
+//!
+//! Clock, scheduler and network are those of [`sim`]; disks are files of the host, so a test can remove, overwrite or copy
+//! them as an administrator would. A [`Testbed`] runs on a thread of its own and takes orders from any other. Orders take no
+//! real time but the work itself: virtual time leaps while an order is carried out, and passes slowly while none is.
+//!
+//! Used by the tests of `control`, `api` and `blockyard` alone.
+
+mod hosts;
+mod machine;
+
+use engine::{Budget, Limits};
+use iscsi_target::{Facts, conduct, tickets};
+use machine::Machine;
+use model::{Access, Call, NodeId, NodeIdentity, Order, Report, Secret};
+use shard::mailbox::{self, Receiver, Sender};
+use shard::{StreamOptions, World};
+use sim::Sim;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{JoinHandle, Thread};
+use std::time::Duration;
+
+pub use hosts::Hosts;
+pub use shard::DiskFacts;
+
+/// Virtual time between two looks at what an order has come to.
+const STEP: Duration = Duration::from_micros(100);
+/// Real time between two looks at an empty mailbox.
+const IDLE: Duration = Duration::from_millis(1);
+
+/// An instant at which a process can be killed.
+pub enum Instant<'a> {
+    /// An order that changes something is about to be given.
+    Before(&'a Order),
+    /// It was carried out or refused, and its sender has no answer yet.
+    After(&'a Order),
+    /// A disk was flushed.
+    Flush,
+}
+
+/// Called at each [`Instant`], on the thread of the testbed.
+pub type Watch = Arc<dyn Fn(Instant<'_>) + Send + Sync>;
+
+/// How a machine is set up. The default has no disk that is known by more than its file.
+pub struct Testbed {
+    /// Serial numbers, slots and lights of disks, by path.
+    pub facts: BTreeMap<String, DiskFacts>,
+    /// Hosts that are said to be there.
+    pub hosts: Hosts,
+    /// The latest table of access that the engine was given.
+    pub access: Arc<Mutex<Access>>,
+    /// Reports of volumes that were given, over all orders.
+    pub volumes_read: Arc<AtomicUsize>,
+    /// Sees each instant, to make crash images.
+    pub watch: Option<Watch>,
+    /// Virtual time that passes before each order, and with each millisecond without one.
+    pub pace: Duration,
+    /// Bytes that one disk reads or writes in a second of virtual time.
+    pub disk_bytes_per_second: u64,
+    /// How many more times a disk is said to be in use when it is opened.
+    pub busy: u32,
+}
+
+impl Default for Testbed {
+    fn default() -> Self {
+        Self {
+            facts: BTreeMap::new(),
+            hosts: Hosts::default(),
+            access: Arc::default(),
+            volumes_read: Arc::default(),
+            watch: None,
+            pace: Duration::from_millis(5),
+            disk_bytes_per_second: 4 << 20,
+            busy: 0,
+        }
+    }
+}
+
+impl Testbed {
+    /// The array runs until an order to stop is done, or every sender is gone. The thread ends soon after.
+    ///
+    /// *Panics*: when the system gives no thread; on the thread, when the simulation fails.
+    #[must_use]
+    pub fn start(self) -> (Sender<Call>, JoinHandle<()>) {
+        /// No two runs of one process make the same identifiers.
+        static SEED: AtomicU64 = AtomicU64::new(1);
+        let (orders, inbox) = mailbox::channel();
+        let seed = SEED.fetch_add(1, Ordering::Relaxed) ^ (u64::from(std::process::id()) << 32);
+        let run = move || {
+            let sim = Sim::new(seed);
+            sim.set_time_limit(Duration::MAX);
+            sim.run(async move |sim| self.serve(&sim, &inbox).await);
+        };
+        let thread = std::thread::Builder::new().name("testbed".to_owned()).spawn(run);
+        (orders, thread.expect("the system gives a thread"))
+    }
+
+    async fn serve(mut self, sim: &Sim, inbox: &Receiver<Call>) {
+        let machine = Machine::new(sim, &mut self);
+        let engine = start_engine(&machine);
+        let hosts = Arc::new(Mutex::new(std::mem::take(&mut self.hosts)));
+        let under_way = Arc::new(AtomicUsize::new(0));
+        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+        let mut has_stopped = false;
+        while !has_stopped {
+            let is_idle = under_way.load(Ordering::Acquire) == 0;
+            match next(inbox, &waker, is_idle) {
+                Poll::Ready(Some(call)) => {
+                    if is_idle {
+                        sim.sleep(self.pace).await;
+                    }
+                    let stops = matches!(call.order, Order::Stop);
+                    self.forward(call, &engine, &hosts, &under_way);
+                    has_stopped = stops && self.settle(sim, &under_way).await;
+                }
+                Poll::Ready(None) => return,
+                Poll::Pending if is_idle => sim.sleep(self.pace).await,
+                Poll::Pending => sim.sleep(STEP).await,
+            }
+        }
+    }
+
+    /// The engine has the order, unless it is of hosts that are only said to be there.
+    fn forward(&self, call: Call, engine: &Sender<Call>, hosts: &Arc<Mutex<Hosts>>, under_way: &Arc<AtomicUsize>) {
+        if let Some(answer) = lock(hosts).answer(&call.order) {
+            call.answer(answer);
+            return;
+        }
+        if let Order::SetAccess(access) = &call.order {
+            lock(&self.access).clone_from(access);
+        }
+        // It is answered when something has happened, and nobody waits for that.
+        let counts = !matches!(call.order, Order::NextEvents);
+        let watch = self.watch.clone().filter(|_| !call.order.is_question());
+        if let Some(watch) = &watch {
+            watch(Instant::Before(&call.order));
+        }
+        let counter = under_way.clone();
+        counter.fetch_add(usize::from(counts), Ordering::AcqRel);
+        let Call { order, reply } = call;
+        let (watched, hosts, volumes_read) = (order.clone(), hosts.clone(), self.volumes_read.clone());
+        let inner = Call::new(order, move |mut answer| {
+            if let Some(watch) = &watch {
+                watch(Instant::After(&watched));
+            }
+            if let Ok(Report::Volumes(volumes)) = &mut answer {
+                volumes_read.fetch_add(volumes.len(), Ordering::Relaxed);
+                volumes.iter_mut().for_each(|volume| lock(&hosts).amend(volume));
+            }
+            reply(answer);
+            counter.fetch_sub(usize::from(counts), Ordering::AcqRel);
+        });
+        assert!(engine.send(inner).is_ok(), "the conductor runs until the order to stop");
+    }
+
+    /// Every order was answered.
+    async fn settle(&self, sim: &Sim, under_way: &AtomicUsize) -> bool {
+        while under_way.load(Ordering::Acquire) > 0 {
+            sim.sleep(STEP).await;
+        }
+        true
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The next order. While none is under way the thread waits for it for a short time.
+fn next(inbox: &Receiver<Call>, waker: &Waker, is_idle: bool) -> Poll<Option<Call>> {
+    let mut context = Context::from_waker(waker);
+    let first = inbox.poll_receive(&mut context);
+    if first.is_pending() && is_idle {
+        std::thread::park_timeout(IDLE);
+        return inbox.poll_receive(&mut context);
+    }
+    first
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// One shard, and its conductor.
+fn start_engine(machine: &Machine) -> Sender<Call> {
+    let limits = Limits::of(Budget { shards: 1, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 });
+    let ticket = tickets::<Machine>(limits, &StreamOptions::default()).remove(0);
+    let shard = ticket.start(machine.clone());
+    let (orders, inbox) = mailbox::channel();
+    let (_, address_changes) = mailbox::channel();
+    let facts = Facts {
+        io: "sim".to_owned(),
+        node: NodeIdentity {
+            id: NodeId::from_bytes([1; 16]),
+            name: "node1".parse().expect("a name"),
+            seat: [1; 16],
+            machine: None,
+        },
+        secret: Secret::new(vec![1; 32]).expect("a short secret"),
+        addresses: Vec::new(),
+        address_changes,
+    };
+    machine.spawn(conduct(shard, inbox, facts));
+    orders
+}
+
+/// Where nobody can listen: a test of a portal that fails uses this port.
+#[must_use]
+pub fn is_refused(address: SocketAddr) -> bool {
+    address.port() == 1
+}

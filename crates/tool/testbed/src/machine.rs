@@ -1,0 +1,152 @@
+//! A simulated machine whose disks are files of the host.
+
+mod file_disk;
+
+use crate::{Instant, Testbed, Watch};
+use file_disk::FileDisk;
+use shard::time::Sleep;
+use shard::{DiskFacts, DiskOptions, StreamHandle, StreamOptions, Time, World};
+use sim::{Sim, SimListener, SimStream};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+/// A file, whatever its path.
+type Inode = (u64, u64);
+
+/// The world of the engine. Cheap to clone.
+#[derive(Clone)]
+pub struct Machine {
+    pub sim: Sim,
+    state: Rc<State>,
+}
+
+struct State {
+    /// The date when the clock of the simulation began.
+    began: Duration,
+    facts: BTreeMap<String, DiskFacts>,
+    watch: Option<Watch>,
+    bytes_per_second: u64,
+    busy: Cell<u32>,
+    open: RefCell<BTreeSet<Inode>>,
+    addresses: RefCell<BTreeSet<IpAddr>>,
+}
+
+impl Machine {
+    /// The machine of `testbed`, which gives its disks away.
+    pub fn new(sim: &Sim, testbed: &mut Testbed) -> Self {
+        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let state = State {
+            began,
+            facts: std::mem::take(&mut testbed.facts),
+            watch: testbed.watch.clone(),
+            bytes_per_second: testbed.disk_bytes_per_second,
+            busy: Cell::new(testbed.busy),
+            open: RefCell::default(),
+            addresses: RefCell::default(),
+        };
+        Self { sim: sim.clone(), state: Rc::new(state) }
+    }
+
+    /// How long a disk works on so many bytes.
+    pub fn service_time(&self, bytes: usize) -> Duration {
+        let transfer = Duration::from_secs(1).as_nanos() * bytes as u128 / u128::from(self.state.bytes_per_second);
+        Duration::from_micros(20) + Duration::from_nanos(u64::try_from(transfer).unwrap_or(u64::MAX))
+    }
+
+    /// A disk was flushed.
+    pub fn note_flush(&self) {
+        if let Some(watch) = &self.state.watch {
+            watch(Instant::Flush);
+        }
+    }
+
+    /// The file may be opened again.
+    pub fn release(&self, inode: Inode) {
+        self.state.open.borrow_mut().remove(&inode);
+    }
+}
+
+impl World for Machine {
+    type Disk = FileDisk;
+    type Stream = SimStream;
+    type Listener = SimListener;
+
+    fn now(&self) -> Time {
+        self.sim.now()
+    }
+
+    fn unix_time(&self) -> Duration {
+        self.state.began + self.sim.now().since(Time::default())
+    }
+
+    fn random(&self, out: &mut [u8]) {
+        self.sim.random(out);
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + 'static) {
+        self.sim.spawn(task);
+    }
+
+    fn rests(&self) -> u64 {
+        self.sim.rests()
+    }
+
+    fn sleep_until(&self, at: Time) -> Sleep {
+        self.sim.sleep_until(at)
+    }
+
+    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<FileDisk> {
+        let file = File::options().read(true).write(!options.read_only).open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "neither a block device nor a regular file"));
+        }
+        if self.state.busy.get() > 0 {
+            self.state.busy.set(self.state.busy.get() - 1);
+            return Err(ErrorKind::ResourceBusy.into());
+        }
+        let inode = (metadata.dev(), metadata.ino());
+        if !self.state.open.borrow_mut().insert(inode) {
+            return Err(ErrorKind::ResourceBusy.into());
+        }
+        Ok(FileDisk::new(self.clone(), file, inode, metadata.len(), options))
+    }
+
+    fn describe_disk(&self, path: &str) -> io::Result<DiskFacts> {
+        fs::metadata(path)?;
+        Ok(self.state.facts.get(path).cloned().unwrap_or_default())
+    }
+
+    fn locate_disk(&self, path: &str, _on: bool) -> io::Result<()> {
+        let has_light = self.state.facts.get(path).is_some_and(|facts| facts.has_light);
+        if has_light { Ok(()) } else { Err(ErrorKind::Unsupported.into()) }
+    }
+
+    /// Every address is the machine's own, but nobody listens at port 1.
+    fn listen(&self, address: SocketAddr) -> io::Result<SimListener> {
+        if crate::is_refused(address) {
+            return Err(ErrorKind::AddrInUse.into());
+        }
+        let ip = address.ip();
+        let is_known = ip.is_unspecified() || ip.is_loopback() || ip == self.sim.address();
+        if !is_known && self.state.addresses.borrow_mut().insert(ip) {
+            self.sim.add_address(ip);
+        }
+        self.sim.listen(address)
+    }
+
+    async fn connect(&self, address: SocketAddr, options: StreamOptions) -> io::Result<SimStream> {
+        self.sim.connect(address, options).await
+    }
+
+    fn adopt_stream(&self, handle: StreamHandle) -> io::Result<SimStream> {
+        self.sim.adopt_stream(handle)
+    }
+}
