@@ -26,6 +26,6 @@ pub use disk::Disk;
 pub use launch::{Shard, run, spawn_shard};
 pub use links::{addresses, watch_addresses};
 pub use net::{TcpListener, TcpStream};
-pub use options::{BUSY_POLL, FilesLike, Io, Options};
+pub use options::{BUSY_POLL, FilesLike, Io, Options, Privileged, Privileges};
 pub use stop::Stop;
 pub use world::Uring;
