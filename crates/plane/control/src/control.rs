@@ -10,6 +10,7 @@ use crate::parts::Noticed;
 use crate::parts::Registration;
 use crate::parts::Vigil;
 use crate::parts::Written;
+use crate::privileged::Confinement;
 use crate::state::{DiskRecord, PoolRecord, ReadOnlyRecord};
 use crate::{AuditHead, Engine, Settings, State, Store};
 use model::{
@@ -49,6 +50,8 @@ pub struct Control {
     pub(crate) refused: tokio::sync::Mutex<Written>,
     /// How everything was when it was last looked at.
     pub(crate) seen: tokio::sync::Mutex<Seen>,
+    /// Who does what the daemon has no privilege for.
+    pub(crate) confinement: Confinement,
 }
 
 /// What the steward has seen in its last round.
@@ -74,6 +77,7 @@ impl Control {
         let events = EventLog::open(&store)?;
         let (change, applying, portals, stopping, isns, machine, health, memory, noticed, live, refused, seen) =
             Default::default();
+        let confinement = Confinement::default();
         Ok(Self {
             settings,
             store,
@@ -91,6 +95,7 @@ impl Control {
             live,
             refused,
             seen,
+            confinement,
         })
     }
 

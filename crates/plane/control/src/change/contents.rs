@@ -6,6 +6,7 @@
 use super::medium::Medium;
 use crate::Control;
 use crate::devices::{Found, SIZE_MIN};
+use crate::privileged::Program;
 use model::{DiskReport, Label, Refusal, UNKNOWN_DATA, code};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -66,7 +67,7 @@ impl Control {
             found.extend((count > 0).then(|| format!("{count} partitions")));
         }
         // Nothing was ever written to a file that has no blocks.
-        let recognised = if Medium::is_hole(path) { Vec::new() } else { recognised(path).await };
+        let recognised = if Medium::is_hole(path) { Vec::new() } else { self.recognised(path).await };
         if !recognised.is_empty() {
             // A name is better than that there is something.
             found.remove(UNKNOWN_DATA);
@@ -82,21 +83,31 @@ impl Control {
         Err(Refusal::new(code::DISK_FOREIGN, message, hint))
     }
 
+    /// What `wipefs`, else `blkid`, recognise at `path`; nothing where neither is installed or the disk cannot be read.
+    async fn recognised(&self, path: &Path) -> Vec<String> {
+        match self.output_of(Program::Wipefs, path).await {
+            Some(json) => of_wipefs(&json),
+            None => self.output_of(Program::Blkid, path).await.map_or(Vec::new(), |text| of_blkid(&text)),
+        }
+    }
+
+    async fn output_of(&self, program: Program, path: &Path) -> Option<Vec<u8>> {
+        if let Some(helper) = self.privileged() {
+            return Some(Self::run_privileged(helper, program, path).await.ok()?.output);
+        }
+        match program {
+            Program::Blkid => {
+                output_of("blkid", &["--probe".as_ref(), "--output".as_ref(), "export".as_ref(), path.as_os_str()])
+                    .await
+            }
+            _ => output_of("wipefs", &["--no-act".as_ref(), "--json".as_ref(), path.as_os_str()]).await,
+        }
+    }
+
     async fn device_at(&self, path: &Path) -> Option<Found> {
         let (machine, medium) = (self.machine.clone(), Medium::of_device(path)?);
         let found = tokio::task::spawn_blocking(move || machine.devices().unwrap_or_default()).await.ok()?;
         found.into_iter().find(|device| Medium::of_device(&device.device) == Some(medium))
-    }
-}
-
-/// What `wipefs`, else `blkid`, recognise at `path`; nothing where neither is installed or the disk cannot be read.
-async fn recognised(path: &Path) -> Vec<String> {
-    match output_of("wipefs", &["--no-act".as_ref(), "--json".as_ref(), path.as_os_str()]).await {
-        Some(json) => of_wipefs(&json),
-        None => {
-            let asked = ["--probe".as_ref(), "--output".as_ref(), "export".as_ref(), path.as_os_str()];
-            output_of("blkid", &asked).await.map_or(Vec::new(), |text| of_blkid(&text))
-        }
     }
 }
 

@@ -26,7 +26,7 @@ impl Control {
             None => free_name(&path, |name| state.disks.contains_key(name)),
         };
         if let Some(size) = request.create {
-            create_file(&path, size)?;
+            self.create_file(&path, size)?;
         }
         let added = async {
             self.admit_unknown(&path)?;
@@ -53,11 +53,29 @@ impl Control {
         let added = added.await;
         if added.is_err()
             && request.create.is_some()
-            && let Err(error) = fs::remove_file(&path)
+            && let Err(error) = self.remove_created(&path)
         {
             tracing::warn!(path = %path.display(), %error, "made for a disk that was refused, and not removed");
         }
         added
+    }
+
+    /// A sparse file of this size is at `path`, which was free, and survives power loss.
+    ///
+    /// *Errors*: it exists, or cannot be made.
+    pub(super) fn create_file(&self, path: &Path, size: Size) -> Result<(), Refusal> {
+        match self.privileged() {
+            Some(helper) => helper.create(path, size.bytes()).map_err(|error| uncreated(path, size, &error)),
+            None => create_file(path, size),
+        }
+    }
+
+    /// A file that [`Control::create_file`] has made is gone.
+    pub(super) fn remove_created(&self, path: &Path) -> std::io::Result<()> {
+        match self.privileged() {
+            Some(helper) => helper.remove(path),
+            None => fs::remove_file(path),
+        }
     }
 
     /// The disk is no longer known. What is on it stays.
@@ -234,18 +252,8 @@ pub fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
 }
 
 /// A sparse file of this size is at `path`, which was free, and survives power loss.
-pub fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
-    let refused = |error: std::io::Error| {
-        if error.kind() == std::io::ErrorKind::AlreadyExists {
-            let hint = "leave out --create to use it as it is, or choose another path";
-            return Refusal::new(code::NAME_TAKEN, format!("{} exists", path.display()), hint);
-        }
-        Refusal::new(
-            code::DISK_UNMAKEABLE,
-            format!("{} of {} cannot be made: {error}", path.display(), size),
-            "choose a folder that exists, may be written and has room",
-        )
-    };
+fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
+    let refused = |error: std::io::Error| uncreated(path, size, &error);
     let file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     let sized = file.set_len(size.bytes()).and_then(|()| file.sync_all());
     let named = sized.and_then(|()| path.parent().map_or(Ok(()), sync_dir));
@@ -254,6 +262,18 @@ pub fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
         let _ = fs::remove_file(path);
         refused(error)
     })
+}
+
+fn uncreated(path: &Path, size: Size, error: &std::io::Error) -> Refusal {
+    if error.kind() == std::io::ErrorKind::AlreadyExists {
+        let hint = "leave out --create to use it as it is, or choose another path";
+        return Refusal::new(code::NAME_TAKEN, format!("{} exists", path.display()), hint);
+    }
+    Refusal::new(
+        code::DISK_UNMAKEABLE,
+        format!("{} of {} cannot be made: {error}", path.display(), size),
+        "choose a folder that exists, may be written and has room",
+    )
 }
 
 /// The last part of the path if it is a free name, else the first free of `d0`, `d1`…

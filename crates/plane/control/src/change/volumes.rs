@@ -1,7 +1,7 @@
 //! Volumes: made, grown, deleted.
 
 use crate::Control;
-use crate::change::disks::{admit_not_own, admit_path, create_file};
+use crate::change::disks::{admit_not_own, admit_path};
 use crate::change::pools;
 use crate::control::Turn;
 use crate::request::{NewBackend, NewVolume, Resize};
@@ -199,7 +199,7 @@ impl Control {
                 admit_size(name, size).map(|()| (size, None))
             }
             (Backend::File { path }, Some(size)) if !Path::new(path).exists() => {
-                create_file(Path::new(path), size)?;
+                self.create_file(Path::new(path), size)?;
                 Ok((size, Some(path.clone())))
             }
             (_, Some(size)) => Ok((size, None)),
@@ -259,9 +259,15 @@ impl Control {
                 Ok(MadeVolume { report, file })
             }
             Err(refusal) => {
-                file.as_deref().map(remove_file);
+                file.as_deref().map(|file| self.remove_file(file));
                 Err(refusal)
             }
+        }
+    }
+
+    fn remove_file(&self, path: &str) {
+        if let Err(error) = self.remove_created(Path::new(path)) {
+            tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
         }
     }
 
@@ -270,7 +276,7 @@ impl Control {
         for MadeVolume { report, file } in made.into_iter().rev() {
             let gone = self.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
             match gone {
-                Ok(()) => _ = file.as_deref().map(remove_file),
+                Ok(()) => _ = file.as_deref().map(|file| self.remove_file(file)),
                 Err(failed) => tracing::error!(volume = %report.name, %failed, "made, and not taken back"),
             }
         }
@@ -282,12 +288,6 @@ impl Control {
 struct MadeVolume {
     report: VolumeReport,
     file: Option<String>,
-}
-
-fn remove_file(path: &str) {
-    if let Err(error) = fs::remove_file(path) {
-        tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
-    }
 }
 
 /// What holds the volume's data, by its name and by what was asked for.
