@@ -87,6 +87,12 @@ impl Backend {
     }
 }
 
+/// True when this process may make a ring.
+#[must_use]
+pub fn makes_ring() -> bool {
+    Ring::new(4, false).is_ok()
+}
+
 fn warn_once(error: &io::Error) {
     static SAID: std::sync::Once = std::sync::Once::new();
     SAID.call_once(|| {

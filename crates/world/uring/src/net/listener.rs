@@ -28,8 +28,10 @@ impl TcpListener {
     pub(crate) fn bind(world: Rc<Inner>, address: SocketAddr) -> io::Result<Self> {
         let is_any = address.is_ipv6() && address.ip().is_unspecified();
         let open = |takes_ipv4| match (open(address, takes_ipv4), &world.privileges) {
-            (Err(Errno::ACCESS | Errno::PERM), Some(privileges)) => privileges.0.bind(address, takes_ipv4),
-            (opened, _) => Ok(opened?),
+            (Err(error), Some(privileges)) if error.kind() == io::ErrorKind::PermissionDenied => {
+                privileges.0.bind(address, takes_ipv4)
+            }
+            (opened, _) => opened,
         };
         let (fd, takes_ipv4) = match open(is_any) {
             // The port is somebody's over IPv4, a portal of ours perhaps.
@@ -44,7 +46,7 @@ impl TcpListener {
 /// A TCP socket that does not block listens at `address`; one for IPv6 may take IPv4 too.
 ///
 /// *Errors*: as bind(2).
-pub fn open(address: SocketAddr, takes_ipv4: bool) -> Result<OwnedFd, Errno> {
+pub fn open(address: SocketAddr, takes_ipv4: bool) -> io::Result<OwnedFd> {
     let fd = new_socket(address)?;
     // A restart must not wait for the connections of the last run to be forgotten.
     sockopt::set_socket_reuseaddr(&fd, true)?;

@@ -317,12 +317,8 @@ mod tests {
 
     #[test]
     fn restricted_ring_opens_nothing_connects_nowhere_and_takes_no_registration() {
-        let address = libc::sockaddr_in {
-            sin_family: 2,
-            sin_port: 0,
-            sin_addr: libc::in_addr { s_addr: 0 },
-            sin_zero: [0; 8],
-        };
+        let address =
+            libc::sockaddr_in { sin_family: 2, sin_port: 0, sin_addr: libc::in_addr { s_addr: 0 }, sin_zero: [0; 8] };
         let socket = Fd(-1);
         let (path, address_bytes) = (c"/etc/passwd".as_ptr(), size_of_val(&address) as u32);
         let entries = || {
