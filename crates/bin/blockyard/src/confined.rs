@@ -42,6 +42,8 @@ impl Tie {
         let null = File::open("/dev/null").map_err(failed)?;
         rustix::stdio::dup2_stdin(&null).map_err(|errno| failed(errno.into()))?;
         tied.renew().map_err(failed)?;
+        // It would be called after the link that it was started by.
+        let _ = rustix::thread::set_name(c"blockyard");
         Ok(tied)
     }
 

@@ -164,3 +164,6 @@ fn end_like(status: ExitStatus) -> ! {
 fn unable(what: &str, error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(code::IO_FAILED, format!("the helper does not get {what}: {error}"), "start with --no-sandbox")
 }
+
+#[cfg(test)]
+mod tests;

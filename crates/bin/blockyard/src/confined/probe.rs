@@ -4,7 +4,7 @@
 use super::Client;
 use privilege::{Mode, Verb};
 use rustix::fs::{Mode as FileMode, OFlags};
-use rustix::mount::{MountFlags, mount};
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use rustix::net::{AddressFamily, Protocol, SocketType, socket};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, getppid, pidfd_getfd, pidfd_open, test_kill_process};
 use std::fs::File;
@@ -26,7 +26,7 @@ pub fn run(state: &Path, client: Option<&Arc<Client>>) {
     if !ARMED.load(Ordering::Relaxed) {
         return;
     }
-    alone(getppid());
+    alone(state, getppid());
     std::thread::scope(|scope| {
         scope.spawn(|| tell("thread shadow", File::open("/etc/shadow").is_ok()));
     });
@@ -52,7 +52,7 @@ fn through(state: &Path, client: &Client) {
     tell("helper health", client.ask(Verb::Health { path: "/dev/null".into() }).is_ok());
 }
 
-fn alone(parent: Option<Pid>) {
+fn alone(state: &Path, parent: Option<Pid>) {
     tell("shadow", File::open("/etc/shadow").is_ok());
     tell("cron", File::create("/etc/blockyard-probe").is_ok());
     let _ = std::fs::remove_file("/etc/blockyard-probe");
@@ -61,7 +61,11 @@ fn alone(parent: Option<Pid>) {
     tell("packet socket", socket(AddressFamily::PACKET, SocketType::RAW, None).is_ok());
     tell("raw socket", socket(AddressFamily::INET, SocketType::RAW, Some(icmp)).is_ok());
     tell("execve", Command::new("/bin/true").status().is_ok());
-    tell("mount", mount("none", "/mnt", "tmpfs", MountFlags::empty(), None).is_ok());
+    let mounted = mount("none", state, "tmpfs", MountFlags::empty(), None).is_ok();
+    tell("mount", mounted);
+    if mounted {
+        let _ = unmount(state, UnmountFlags::DETACH);
+    }
     tell("ring", uring::makes_ring());
     if let Some(parent) = parent {
         let stolen =

@@ -82,6 +82,12 @@ impl Policy {
         Self { own: own.iter().map(|path| real(path)).collect(), ports }
     }
 
+    /// One that knows only the folder of the state.
+    #[cfg(test)]
+    pub(super) fn only(state: &Path) -> Self {
+        Self { own: vec![real(state)], ports: BTreeSet::new() }
+    }
+
     /// The disk at `path`, or the file that stands for one.
     pub(super) fn place(&self, path: &Path) -> Result<Place, Denial> {
         admit(path)?;

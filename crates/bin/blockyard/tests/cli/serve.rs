@@ -24,6 +24,19 @@ impl Drop for Daemon {
     }
 }
 
+impl Daemon {
+    /// The process that serves: beside its helper, which is the one that was started.
+    pub fn process(&self) -> u32 {
+        let helper = self.0.id();
+        let children = std::fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).expect("it runs");
+        let is_daemon = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|&byte| byte == 0).any(|word| word == b"--under")
+        };
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_daemon).expect("it has a daemon")
+    }
+}
+
 pub fn start(dir: &Path) -> Daemon {
     start_node(dir, "test")
 }
@@ -107,7 +120,7 @@ fn shards_stay_on_the_cores_that_are_named() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut daemon = start_with(dir.path(), "test", &["--no-web", "--cpus", "0"]);
     wait_until_served(dir.path());
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.0.id())).expect("it runs");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.process())).expect("it runs");
     let read = |task: &std::fs::DirEntry, file: &str| std::fs::read_to_string(task.path().join(file)).expect("it runs");
     let shards: Vec<_> = tasks.flatten().filter(|task| read(task, "comm") == "shard-0\n").collect();
     assert_eq!(shards.len(), 1);
@@ -191,7 +204,7 @@ fn daemon_is_alone_ends_well_and_comes_back_after_a_kill() {
     wait_until_served(dir);
     assert_eq!(ask(dir, &["host", "add", "web", "--initiator", "iqn.2001-04.com.example:web"]).code, 0);
 
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.0.id())).expect("its limits");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.process())).expect("its limits");
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("one for core dumps");
     assert_eq!(core.split_whitespace().filter(|word| *word == "0").count(), 2, "no core dump holds secrets: {core}");
 

@@ -27,11 +27,9 @@ impl TcpListener {
     /// See [`World::listen`](shard::World::listen).
     pub(crate) fn bind(world: Rc<Inner>, address: SocketAddr) -> io::Result<Self> {
         let is_any = address.is_ipv6() && address.ip().is_unspecified();
-        let open = |takes_ipv4| match (open(address, takes_ipv4), &world.privileges) {
-            (Err(error), Some(privileges)) if error.kind() == io::ErrorKind::PermissionDenied => {
-                privileges.0.bind(address, takes_ipv4)
-            }
-            (opened, _) => opened,
+        let open = |takes_ipv4| match &world.privileges {
+            Some(privileges) => privileges.0.bind(address, takes_ipv4),
+            None => open(address, takes_ipv4),
         };
         let (fd, takes_ipv4) = match open(is_any) {
             // The port is somebody's over IPv4, a portal of ours perhaps.
@@ -52,6 +50,10 @@ pub fn open(address: SocketAddr, takes_ipv4: bool) -> io::Result<OwnedFd> {
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, !takes_ipv4)?;
+    }
+    // Connections inherit it, so that a process without privileges has it as well. What forbids it is told by the first connection.
+    if let Some(congestion) = StreamOptions::default().congestion {
+        let _ = sockopt::set_tcp_congestion(&fd, &congestion);
     }
     bind(&fd, &address)?;
     listen(&fd, BACKLOG)?;
