@@ -69,14 +69,13 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     let (memory, reduced) = MemoryBudget::of(&config, &found);
     let (limited_by, limit) = found.smallest();
     tracing::info!(limit, limited_by, cache = memory.cache_bytes, buffers = memory.buffer_bytes, "memory");
-    #[cfg(debug_assertions)]
-    let client = confinement.client.clone();
-    let privileges = confinement.client.clone().map(|client| Privileges(client));
+    let helper = confinement.client.clone();
+    let privileges = helper.clone().map(|client| Privileges(client));
     let (engine, shards) = engine::start(&config, memory, &node, &store.pool_secret(), privileges)?;
+    let pulse = Pulse::new(engine.clone(), config.settings.socket.clone()).with_helper(helper.clone());
     let confinement = confinement.sealed();
     #[cfg(debug_assertions)]
-    confined::probe::run(&config.settings.state_dir, client.as_ref());
-    let pulse = Pulse::new(engine.clone(), config.settings.socket.clone());
+    confined::probe::run(&config.settings.state_dir, helper.as_ref());
     let control = tokio::select! {
         control = Control::start(config.settings, store, engine.clone()) => Arc::new(control?.with_confinement(confinement)),
         () = systemd::starting(&engine) => unreachable!("it is never ready"),

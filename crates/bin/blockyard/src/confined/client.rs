@@ -91,6 +91,13 @@ impl Client {
         }
     }
 
+    /// True when the helper answers. Blocks this thread.
+    pub fn answers(&self) -> bool {
+        // No disk: the answer is that it is none.
+        let asked = self.ask(Verb::Open { path: "/dev/null".into(), mode: Mode { write: false, direct: false } });
+        asked.err().and_then(|error| error.raw_os_error()) == Some(Errno::INVAL.raw_os_error())
+    }
+
     fn descriptor(&self, verb: Verb) -> io::Result<OwnedFd> {
         self.ask(verb)?.1.ok_or_else(|| io::Error::other("the helper sent no descriptor"))
     }

@@ -1,6 +1,6 @@
 //! The daemon beside its helper: how both end, what a daemon that was taken over can do, and what the array says of its confinement.
 
-use crate::serve::{Daemon, PATIENCE, SERVE, ask, end, good, start, start_with, wait_until_served};
+use crate::serve::{Daemon, PATIENCE, SERVE, ask, end, good, runs, start, start_with, wait_for_end, wait_until_served};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::os::unix::process::ExitStatusExt;
@@ -58,10 +58,6 @@ fn signal(process: u32, signal: Signal) {
     kill_process(pid, signal).expect("it runs");
 }
 
-fn runs(process: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
-}
-
 #[test]
 fn daemon_that_was_taken_over_reaches_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -94,14 +90,7 @@ fn helper_ends_as_its_daemon_does() {
     let mut daemon = start(dir);
     wait_until_served(dir);
     signal(daemon.process(), Signal::KILL);
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = daemon.0.try_wait().expect("it is ours") {
-            break status;
-        }
-        assert!(begun.elapsed() < PATIENCE, "the helper did not end");
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    let status = wait_for_end(&mut daemon);
     assert_eq!(status.signal(), Some(Signal::KILL.as_raw()));
     let mut daemon = start(dir);
     wait_until_served(dir);
@@ -115,7 +104,8 @@ fn daemon_ends_with_its_helper_and_the_next_one_takes_its_state() {
     let mut daemon = start(dir);
     wait_until_served(dir);
     let process = daemon.process();
-    end(&mut daemon, Signal::KILL);
+    signal(daemon.0.id(), Signal::KILL);
+    assert_eq!(wait_for_end(&mut daemon).signal(), Some(Signal::KILL.as_raw()));
     let mut next = start(dir);
     let begun = Instant::now();
     while runs(process) {
@@ -128,7 +118,7 @@ fn daemon_ends_with_its_helper_and_the_next_one_takes_its_state() {
 
 fn states(dir: &Path) -> Vec<String> {
     let status: Value = serde_json::from_str(&good(dir, "status -o json")).expect("JSON");
-    let measures = status["confinement"].as_array().expect("a list");
+    let measures = status["status"]["confinement"].as_array().expect("a list");
     measures.iter().map(|measure| format!("{} {}", measure["measure"], measure["state"]).replace('"', "")).collect()
 }
 

@@ -27,13 +27,17 @@ impl Drop for Daemon {
 impl Daemon {
     /// The process that serves: beside its helper, which is the one that was started.
     pub fn process(&self) -> u32 {
+        self.beside_helper().expect("it has a daemon")
+    }
+
+    fn beside_helper(&self) -> Option<u32> {
         let helper = self.0.id();
-        let children = std::fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).expect("it runs");
+        let children = std::fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).ok()?;
         let is_daemon = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             line.split(|&byte| byte == 0).any(|word| word == b"--under")
         };
-        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_daemon).expect("it has a daemon")
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_daemon)
     }
 }
 
@@ -104,7 +108,25 @@ pub fn wait_until_served(dir: &Path) {
 
 pub fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
     let id = Pid::from_raw(i32::try_from(daemon.0.id()).expect("a process id")).expect("not zero");
+    let process = daemon.beside_helper();
     kill_process(id, signal).expect("it runs");
+    let status = wait_for_end(daemon);
+    // The kernel ends it after its helper was killed, and what it has is free only then.
+    let begun = Instant::now();
+    while process.is_some_and(runs) {
+        assert!(begun.elapsed() < PATIENCE, "the daemon runs without its helper");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    status
+}
+
+/// True while the process does something.
+pub fn runs(process: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// How the process that was started has ended.
+pub fn wait_for_end(daemon: &mut Daemon) -> ExitStatus {
     let begun = Instant::now();
     loop {
         if let Some(status) = daemon.0.try_wait().expect("it is ours") {
