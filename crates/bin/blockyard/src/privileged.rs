@@ -64,7 +64,7 @@ async fn serve(config: &Config) -> Result<ExitStatus, Refusal> {
     let mut is_open = true;
     loop {
         tokio::select! {
-            status = daemon.wait() => return status.map_err(|error| unable("the status of the daemon", &error).into()),
+            status = daemon.wait() => return status.map_err(|error| unable("the status of the daemon", &error)),
             signal = signals.next() => hand_on(&daemon, signal),
             packet = line.receive(), if is_open => match packet {
                 Ok(Some(packet)) => office.answer(packet).await,

@@ -1,6 +1,7 @@
 //! The helper's end of the socket pair: packets with descriptors.
 
 use privilege::{Answer, REQUEST_BYTES_MAX, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -34,11 +35,11 @@ impl Line {
     /// The next packet; none once the daemon has closed its end. Descriptors that came with it are closed.
     pub async fn receive(&self) -> io::Result<Option<Packet>> {
         loop {
-            let ready = self.0.ready(Interest::READABLE).await?;
+            self.0.readable().await?;
             match self.0.try_io(Interest::READABLE, || receive(&self.0)) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 // An empty packet looks like the end, but the other end is still open.
-                Ok(packet) if packet.bytes.is_empty() && ready.is_read_closed() => return Ok(None),
+                Ok(packet) if packet.bytes.is_empty() && is_closed(&self.0) => return Ok(None),
                 received => return received.map(Some),
             }
         }
@@ -65,6 +66,12 @@ impl Packet {
         }
         Ok(request)
     }
+}
+
+fn is_closed(socket: &impl AsFd) -> bool {
+    let mut asked = [PollFd::new(socket, PollFlags::empty())];
+    // What cannot be asked for any more is as good as closed.
+    poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_err() || asked[0].revents().contains(PollFlags::HUP)
 }
 
 fn receive(socket: &impl AsFd) -> io::Result<Packet> {

@@ -259,7 +259,7 @@ impl Control {
                 Ok(MadeVolume { report, file })
             }
             Err(refusal) => {
-                file.as_deref().map(|file| self.remove_file(file));
+                file.iter().for_each(|file| self.remove_file(file));
                 Err(refusal)
             }
         }
@@ -276,7 +276,7 @@ impl Control {
         for MadeVolume { report, file } in made.into_iter().rev() {
             let gone = self.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
             match gone {
-                Ok(()) => _ = file.as_deref().map(|file| self.remove_file(file)),
+                Ok(()) => file.iter().for_each(|file| self.remove_file(file)),
                 Err(failed) => tracing::error!(volume = %report.name, %failed, "made, and not taken back"),
             }
         }
