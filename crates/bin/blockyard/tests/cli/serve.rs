@@ -120,9 +120,10 @@ pub fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
     status
 }
 
-/// True while the process does something.
+/// True while the process has a thread that runs, and with it open files: the first may have ended before the others.
 pub fn runs(process: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count);
+    threads > 1 || std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// How the process that was started has ended.
