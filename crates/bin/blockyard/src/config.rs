@@ -1,9 +1,9 @@
 //! `blockyard.toml`: the static facts, and what holds without them.
 
 use crate::args::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
-use crate::confined::User;
 use crate::failure::Failure;
 use crate::tune::{Cpus, Root};
+use crate::user::User;
 use api::{Source, WebOptions};
 use control::{Opening, Settings};
 use model::{ISCSI_PORT, Iqn, Name, PortalAddress, Refusal, Size, Span, code};

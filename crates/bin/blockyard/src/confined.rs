@@ -1,6 +1,6 @@
 //! The daemon beside its privileged helper: what it gives up, and how it asks for what it then cannot do (docs/adr/0019-process-model.md).
 //!
-//! `serve` calls [`Tie::to_helper`] first, [`confine`] when the state folder, the key and the socket are open and while there is one thread, and
+//! `serve` calls [`Tie::hold`] first, [`confine`] when the state folder, the key and the socket are open and while there is one thread, and
 //! [`seal`] when the rings are there. Nothing here may read what comes from the network.
 
 mod calls;
@@ -11,11 +11,14 @@ mod identity;
 pub mod probe;
 
 pub use client::Client;
-pub use identity::{User, prepare};
 
 use crate::config::Config;
+use crate::user::User;
 use model::{Measure, MeasureReport, MeasureState, Refusal, code};
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, getppid, set_dumpable_behavior, set_parent_process_death_signal,
+    setrlimit,
+};
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
@@ -29,7 +32,7 @@ impl Tie {
     /// This process ends when its helper does, and has the socket that it was given as standard input.
     ///
     /// *Errors*: it was not started by a helper.
-    pub fn to_helper(helper: u32) -> Result<Self, Refusal> {
+    pub fn hold(helper: u32) -> Result<Self, Refusal> {
         let failed = |error: std::io::Error| {
             let hint = "start blockyard serve without --under";
             Refusal::new(code::IO_FAILED, format!("there is no helper: {error}"), hint)
@@ -67,6 +70,12 @@ impl Tie {
     }
 }
 
+/// A crash leaves no file of the memory, and no process of the same user may look into it: secrets and hosts' data are there.
+pub fn forbid_dumps() -> std::io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
+}
+
 /// This thread, and all that it starts, have no privileges, see no other files and make no other system calls. Rings are restricted where
 /// they are made, and [`seal`] ends that.
 pub fn confine(config: &Config) -> Vec<MeasureReport> {
@@ -80,8 +89,7 @@ pub fn confine(config: &Config) -> Vec<MeasureReport> {
         }
         MeasureReport { measure, state, detail }
     };
-    let memory =
-        report(Measure::Memory, crate::serve::forbid_dumps().map(|()| None).map_err(|error| error.to_string()));
+    let memory = report(Measure::Memory, forbid_dumps().map(|()| None).map_err(|error| error.to_string()));
     let privileges = report(Measure::Privileges, identity::drop_privileges());
     let landlock = report(Measure::Landlock, files::restrict(config));
     let seccomp = report(Measure::Seccomp, calls::restrict().map(|()| None));

@@ -29,6 +29,7 @@ mod serve;
 mod stop;
 mod systemd;
 mod tune;
+mod user;
 
 use args::{Cli, Command, StateCommand};
 use clap::Parser;

@@ -12,8 +12,8 @@ mod verbs;
 pub use policy::Policy;
 
 use crate::config::Config;
-use crate::confined::prepare;
 use crate::failure::Failure;
+use crate::user::prepare;
 use line::{Line, Packet};
 use model::{Refusal, code};
 use privilege::{Answer, Outcome, Request};

@@ -14,7 +14,7 @@ use api::LastLines;
 use control::memory::Found;
 use control::{Confinement, Control, Privileged, Store};
 use model::{Measure, MeasureReport, MeasureState, Refusal, code};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Fail
     #[cfg(debug_assertions)]
     confined::probe::arm(options.probe);
     let tie = match options.under {
-        Some(helper) => Some(Tie::to_helper(helper)?),
+        Some(helper) => Some(Tie::hold(helper)?),
         None if config.sandbox => return privileged::run(&config),
         None => None,
     };
@@ -45,7 +45,7 @@ pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Fail
     }
     let last_lines = log::start(&config.log, config.log_form)?;
     raise_open_files();
-    if let Err(error) = forbid_dumps() {
+    if let Err(error) = confined::forbid_dumps() {
         tracing::warn!(%error, "other processes of this user may read the daemon's memory, or a crash leaves a file of it");
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
@@ -72,12 +72,12 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     let helper = confinement.client.clone();
     let privileges = helper.clone().map(|client| Privileges(client));
     let (engine, shards) = engine::start(&config, memory, &node, &store.pool_secret(), privileges)?;
-    let pulse = Pulse::new(engine.clone(), config.settings.socket.clone()).with_helper(helper.clone());
+    let pulse = Pulse::new(engine.clone(), config.settings.socket.clone()).beside(helper.clone());
     let confinement = confinement.sealed();
     #[cfg(debug_assertions)]
     confined::probe::run(&config.settings.state_dir, helper.as_ref());
     let control = tokio::select! {
-        control = Control::start(config.settings, store, engine.clone()) => Arc::new(control?.with_confinement(confinement)),
+        control = Control::start(config.settings, store, engine.clone()) => Arc::new(control::confined(control?, confinement)),
         () = systemd::starting(&engine) => unreachable!("it is never ready"),
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.settings().socket.display(), "serving");
@@ -105,12 +105,6 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     counting.abort();
     tracing::info!("stopped");
     Ok(())
-}
-
-/// A crash leaves no file of the memory, and no process of the same user may look into it: secrets and hosts' data are there.
-pub fn forbid_dumps() -> std::io::Result<()> {
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
 }
 
 /// The state is open. A daemon that was killed with its helper may still have it for a moment.

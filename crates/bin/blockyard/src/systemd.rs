@@ -64,7 +64,7 @@ impl Pulse {
     }
 
     /// The same, of a daemon that has this helper: without it no disk can be opened.
-    pub fn with_helper(self, helper: Option<Arc<Client>>) -> Self {
+    pub fn beside(self, helper: Option<Arc<Client>>) -> Self {
         Self { helper, ..self }
     }
 
@@ -91,10 +91,10 @@ impl Pulse {
     async fn beats(&self) -> bool {
         self.engine.activity(Order::Activity).await.is_ok()
             && answers(&self.socket).await.unwrap_or_default()
-            && self.helper_answers().await
+            && self.privileged_answers().await
     }
 
-    async fn helper_answers(&self) -> bool {
+    async fn privileged_answers(&self) -> bool {
         let Some(helper) = self.helper.clone() else { return true };
         tokio::task::spawn_blocking(move || helper.answers()).await.unwrap_or_default()
     }

@@ -438,7 +438,7 @@ fn settle(stream: &TcpStream) -> std::io::Result<()> {
 
 /// Listens at `address`, on a port below 1024 through the privileged helper.
 async fn listen(control: &Control, address: SocketAddr) -> io::Result<TcpListener> {
-    match (TcpListener::bind(address).await, control.privileged()) {
+    match (TcpListener::bind(address).await, control::privileged(control)) {
         (Err(error), Some(helper)) if error.kind() == io::ErrorKind::PermissionDenied => TcpListener::from_std(
             tokio::task::spawn_blocking(move || helper.bind(address)).await.map_err(io::Error::other)??,
         ),

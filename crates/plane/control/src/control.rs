@@ -10,7 +10,7 @@ use crate::parts::Noticed;
 use crate::parts::Registration;
 use crate::parts::Vigil;
 use crate::parts::Written;
-use crate::privileged::Confinement;
+use crate::privileged::{Confinement, Privileged};
 use crate::state::{DiskRecord, PoolRecord, ReadOnlyRecord};
 use crate::{AuditHead, Engine, Settings, State, Store};
 use model::{
@@ -67,6 +67,19 @@ pub(crate) struct Seen {
     pub(crate) stalled: BTreeSet<DiskName>,
     /// When all of the array was looked at last.
     pub(crate) looked: Option<Instant>,
+}
+
+/// The control plane of a daemon that is confined so.
+#[must_use]
+pub fn confined(mut control: Control, confinement: Confinement) -> Control {
+    control.confinement = confinement;
+    control
+}
+
+/// Who does what this process has no privilege for; none where it has.
+#[must_use]
+pub fn privileged(control: &Control) -> Option<Arc<dyn Privileged>> {
+    control.confinement.privileged.clone()
 }
 
 /// Held by the change that is under way.

@@ -49,8 +49,8 @@ impl Control {
             self.state().disks.iter().map(|(name, record)| (name.clone(), PathBuf::from(&record.path))).collect();
         for (name, path) in disks {
             let Some(device) = device_of(&path) else { continue };
-            let asked = match self.privileged() {
-                Some(helper) => ask_helper(helper, &path).await,
+            let asked = match crate::privileged(self) {
+                Some(helper) => ask_privileged(helper, &path).await,
                 None => ask(program, &device).await,
             };
             match asked {
@@ -122,8 +122,8 @@ async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusa
 }
 
 /// As [`ask`], through the privileged helper.
-async fn ask_helper(helper: Arc<dyn Privileged>, path: &Path) -> Result<Option<DiskHealth>, Refusal> {
-    match Control::run_privileged(helper, Program::Smartctl, path).await {
+async fn ask_privileged(helper: Arc<dyn Privileged>, path: &Path) -> Result<Option<DiskHealth>, Refusal> {
+    match crate::privileged::run(helper, Program::Smartctl, path).await {
         Ok(ran) => understood(ran.code, &ran.output),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(failed(format!("smartctl cannot be asked about {}: {error}", path.display()))),

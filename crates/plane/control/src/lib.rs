@@ -61,7 +61,7 @@ mod view;
 
 pub use self::isns::RENAME_TARGET;
 pub use change::explain::{Explanation, Point};
-pub use control::Control;
+pub use control::{Control, confined, privileged};
 pub use engine::Engine;
 pub use event_log::{EVENTS_KEPT, Wanted};
 pub use privileged::{Confinement, Privileged, Program, Ran};

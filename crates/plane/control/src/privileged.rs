@@ -2,7 +2,6 @@
 //!
 //! A daemon that is not confined has no helper, and does all of it itself. Nothing here judges whether a request is allowed: the helper does.
 
-use crate::Control;
 use model::MeasureReport;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -61,23 +60,8 @@ pub struct Confinement {
     pub measures: Vec<MeasureReport>,
 }
 
-impl Control {
-    /// The same, of a daemon that is confined so.
-    #[must_use]
-    pub fn with_confinement(mut self, confinement: Confinement) -> Self {
-        self.confinement = confinement;
-        self
-    }
-
-    /// Who does what this process has no privilege for.
-    #[must_use]
-    pub fn privileged(&self) -> Option<Arc<dyn Privileged>> {
-        self.confinement.privileged.clone()
-    }
-
-    /// As [`Privileged::run`] of the helper, without blocking this thread.
-    pub(crate) async fn run_privileged(helper: Arc<dyn Privileged>, program: Program, path: &Path) -> io::Result<Ran> {
-        let path = path.to_owned();
-        tokio::task::spawn_blocking(move || helper.run(program, &path)).await.map_err(io::Error::other)?
-    }
+/// As [`Privileged::run`], without blocking this thread.
+pub(crate) async fn run(helper: Arc<dyn Privileged>, program: Program, path: &Path) -> io::Result<Ran> {
+    let path = path.to_owned();
+    tokio::task::spawn_blocking(move || helper.run(program, &path)).await.map_err(io::Error::other)?
 }

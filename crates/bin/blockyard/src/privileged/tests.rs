@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 /// A helper that answers until the other end is closed, on a thread of its own; that end.
-fn helper(state: &Path) -> (OwnedFd, std::thread::JoinHandle<u64>) {
+fn office(state: &Path) -> (OwnedFd, std::thread::JoinHandle<u64>) {
     let flags = SocketFlags::CLOEXEC;
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket pair");
     rustix::io::ioctl_fionbio(&ours, true).expect("a socket");
@@ -53,7 +53,7 @@ fn damaged_packets_are_refused_and_the_next_request_is_served() {
     let dir = tempfile::tempdir().expect("a folder");
     let disk = dir.path().join("d0");
     std::fs::File::create(&disk).and_then(|file| file.set_len(1 << 20)).expect("a file");
-    let (socket, helper) = helper(&dir.path().join("state"));
+    let (socket, helper) = office(&dir.path().join("state"));
     let good = open(7, &disk).emit();
     let damaged: [(&[u8], &str); 5] = [
         (&[VERSION; REQUEST_BYTES_MAX + 1], "too long"),
@@ -74,7 +74,7 @@ fn damaged_packets_are_refused_and_the_next_request_is_served() {
 #[test]
 fn descriptors_that_come_with_a_request_are_closed_and_it_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (socket, helper) = helper(dir.path());
+    let (socket, helper) = office(dir.path());
     let file = std::fs::File::open("/dev/null").expect("a device");
     let before = std::fs::read_dir("/proc/self/fd").expect("Linux has it").count();
     for count in [1, 8, 30] {
@@ -96,7 +96,7 @@ fn descriptors_that_come_with_a_request_are_closed_and_it_is_refused() {
 #[test]
 fn flood_of_requests_waits_for_whoever_does_not_read_its_answers() {
     let dir = tempfile::tempdir().expect("a folder");
-    let (socket, helper) = helper(dir.path());
+    let (socket, helper) = office(dir.path());
     let bytes = open(1, Path::new("/etc/shadow")).emit();
     let mut sent = 0;
     while send(&socket, &bytes, SendFlags::DONTWAIT).is_ok() && sent < 100_000 {

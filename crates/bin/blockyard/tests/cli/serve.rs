@@ -27,10 +27,10 @@ impl Drop for Daemon {
 impl Daemon {
     /// The process that serves: beside its helper, which is the one that was started.
     pub fn process(&self) -> u32 {
-        self.beside_helper().expect("it has a daemon")
+        self.confined_process().expect("it has a daemon")
     }
 
-    fn beside_helper(&self) -> Option<u32> {
+    fn confined_process(&self) -> Option<u32> {
         let helper = self.0.id();
         let children = std::fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).ok()?;
         let is_daemon = |pid: &u32| {
@@ -108,7 +108,7 @@ pub fn wait_until_served(dir: &Path) {
 
 pub fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
     let id = Pid::from_raw(i32::try_from(daemon.0.id()).expect("a process id")).expect("not zero");
-    let process = daemon.beside_helper();
+    let process = daemon.confined_process();
     kill_process(id, signal).expect("it runs");
     let status = wait_for_end(daemon);
     // The kernel ends it after its helper was killed, and what it has is free only then.

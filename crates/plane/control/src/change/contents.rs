@@ -67,7 +67,7 @@ impl Control {
             found.extend((count > 0).then(|| format!("{count} partitions")));
         }
         // Nothing was ever written to a file that has no blocks.
-        let recognised = if Medium::is_hole(path) { Vec::new() } else { self.recognised(path).await };
+        let recognised = if Medium::is_hole(path) { Vec::new() } else { recognised(self, path).await };
         if !recognised.is_empty() {
             // A name is better than that there is something.
             found.remove(UNKNOWN_DATA);
@@ -83,31 +83,30 @@ impl Control {
         Err(Refusal::new(code::DISK_FOREIGN, message, hint))
     }
 
-    /// What `wipefs`, else `blkid`, recognise at `path`; nothing where neither is installed or the disk cannot be read.
-    async fn recognised(&self, path: &Path) -> Vec<String> {
-        match self.output_of(Program::Wipefs, path).await {
-            Some(json) => of_wipefs(&json),
-            None => self.output_of(Program::Blkid, path).await.map_or(Vec::new(), |text| of_blkid(&text)),
-        }
-    }
-
-    async fn output_of(&self, program: Program, path: &Path) -> Option<Vec<u8>> {
-        if let Some(helper) = self.privileged() {
-            return Some(Self::run_privileged(helper, program, path).await.ok()?.output);
-        }
-        match program {
-            Program::Blkid => {
-                output_of("blkid", &["--probe".as_ref(), "--output".as_ref(), "export".as_ref(), path.as_os_str()])
-                    .await
-            }
-            _ => output_of("wipefs", &["--no-act".as_ref(), "--json".as_ref(), path.as_os_str()]).await,
-        }
-    }
-
     async fn device_at(&self, path: &Path) -> Option<Found> {
         let (machine, medium) = (self.machine.clone(), Medium::of_device(path)?);
         let found = tokio::task::spawn_blocking(move || machine.devices().unwrap_or_default()).await.ok()?;
         found.into_iter().find(|device| Medium::of_device(&device.device) == Some(medium))
+    }
+}
+
+/// What `wipefs`, else `blkid`, recognise at `path`; nothing where neither is installed or the disk cannot be read.
+async fn recognised(control: &Control, path: &Path) -> Vec<String> {
+    match printed(control, Program::Wipefs, path).await {
+        Some(json) => of_wipefs(&json),
+        None => printed(control, Program::Blkid, path).await.map_or(Vec::new(), |text| of_blkid(&text)),
+    }
+}
+
+/// What the program prints, run by the helper or by this process.
+async fn printed(control: &Control, program: Program, path: &Path) -> Option<Vec<u8>> {
+    if let Some(helper) = crate::privileged(control) {
+        return Some(crate::privileged::run(helper, program, path).await.ok()?.output);
+    }
+    let path = path.as_os_str();
+    match program {
+        Program::Blkid => output_of("blkid", &["--probe".as_ref(), "--output".as_ref(), "export".as_ref(), path]).await,
+        _ => output_of("wipefs", &["--no-act".as_ref(), "--json".as_ref(), path]).await,
     }
 }
 

@@ -1,10 +1,10 @@
 //! Disks: known, forgotten, failed, replaced.
 
 use super::medium::Medium;
-use crate::Control;
 use crate::request::{Locate, NewDisk, Replace};
 use crate::state::DiskRecord;
 use crate::store::sync_dir;
+use crate::{Control, privileged};
 use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, Size, code};
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
@@ -26,7 +26,7 @@ impl Control {
             None => free_name(&path, |name| state.disks.contains_key(name)),
         };
         if let Some(size) = request.create {
-            self.create_file(&path, size)?;
+            create_file(self, &path, size)?;
         }
         let added = async {
             self.admit_unknown(&path)?;
@@ -53,29 +53,11 @@ impl Control {
         let added = added.await;
         if added.is_err()
             && request.create.is_some()
-            && let Err(error) = self.remove_created(&path)
+            && let Err(error) = remove_created(self, &path)
         {
             tracing::warn!(path = %path.display(), %error, "made for a disk that was refused, and not removed");
         }
         added
-    }
-
-    /// A sparse file of this size is at `path`, which was free, and survives power loss.
-    ///
-    /// *Errors*: it exists, or cannot be made.
-    pub(super) fn create_file(&self, path: &Path, size: Size) -> Result<(), Refusal> {
-        match self.privileged() {
-            Some(helper) => helper.create(path, size.bytes()).map_err(|error| uncreated(path, size, &error)),
-            None => create_file(path, size),
-        }
-    }
-
-    /// A file that [`Control::create_file`] has made is gone.
-    pub(super) fn remove_created(&self, path: &Path) -> std::io::Result<()> {
-        match self.privileged() {
-            Some(helper) => helper.remove(path),
-            None => fs::remove_file(path),
-        }
     }
 
     /// The disk is no longer known. What is on it stays.
@@ -252,7 +234,24 @@ pub fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
 }
 
 /// A sparse file of this size is at `path`, which was free, and survives power loss.
-fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
+///
+/// *Errors*: it exists, or cannot be made.
+pub(super) fn create_file(control: &Control, path: &Path, size: Size) -> Result<(), Refusal> {
+    match privileged(control) {
+        Some(helper) => helper.create(path, size.bytes()).map_err(|error| uncreated(path, size, &error)),
+        None => create_here(path, size),
+    }
+}
+
+/// A file that [`create_file`] has made is gone.
+pub(super) fn remove_created(control: &Control, path: &Path) -> std::io::Result<()> {
+    match privileged(control) {
+        Some(helper) => helper.remove(path),
+        None => fs::remove_file(path),
+    }
+}
+
+fn create_here(path: &Path, size: Size) -> Result<(), Refusal> {
     let refused = |error: std::io::Error| uncreated(path, size, &error);
     let file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     let sized = file.set_len(size.bytes()).and_then(|()| file.sync_all());

@@ -1,7 +1,7 @@
 //! Volumes: made, grown, deleted.
 
 use crate::Control;
-use crate::change::disks::{admit_not_own, admit_path};
+use crate::change::disks::{admit_not_own, admit_path, create_file, remove_created};
 use crate::change::pools;
 use crate::control::Turn;
 use crate::request::{NewBackend, NewVolume, Resize};
@@ -199,7 +199,7 @@ impl Control {
                 admit_size(name, size).map(|()| (size, None))
             }
             (Backend::File { path }, Some(size)) if !Path::new(path).exists() => {
-                self.create_file(Path::new(path), size)?;
+                create_file(self, Path::new(path), size)?;
                 Ok((size, Some(path.clone())))
             }
             (_, Some(size)) => Ok((size, None)),
@@ -259,15 +259,9 @@ impl Control {
                 Ok(MadeVolume { report, file })
             }
             Err(refusal) => {
-                file.iter().for_each(|file| self.remove_file(file));
+                file.iter().for_each(|file| remove_file(self, file));
                 Err(refusal)
             }
-        }
-    }
-
-    fn remove_file(&self, path: &str) {
-        if let Err(error) = self.remove_created(Path::new(path)) {
-            tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
         }
     }
 
@@ -276,7 +270,7 @@ impl Control {
         for MadeVolume { report, file } in made.into_iter().rev() {
             let gone = self.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
             match gone {
-                Ok(()) => file.iter().for_each(|file| self.remove_file(file)),
+                Ok(()) => file.iter().for_each(|file| remove_file(self, file)),
                 Err(failed) => tracing::error!(volume = %report.name, %failed, "made, and not taken back"),
             }
         }
@@ -288,6 +282,12 @@ impl Control {
 struct MadeVolume {
     report: VolumeReport,
     file: Option<String>,
+}
+
+fn remove_file(control: &Control, path: &str) {
+    if let Err(error) = remove_created(control, Path::new(path)) {
+        tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
+    }
 }
 
 /// What holds the volume's data, by its name and by what was asked for.
