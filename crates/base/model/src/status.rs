@@ -1,6 +1,6 @@
 //! How everything is, in one sentence and then in detail.
 
-use crate::{DiskName, EngineReport, MemoryReport, Name, Size};
+use crate::{DiskName, EngineReport, MeasureReport, MemoryReport, Name, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +37,9 @@ pub struct StatusReport {
     /// The memory of the daemon, as soon as it was looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryReport>,
+    /// What confines the daemon, each measure with its state.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub confinement: Vec<MeasureReport>,
 }
 
 /// How bad something is, best first.

@@ -3,6 +3,7 @@
 use crate::args::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
 use crate::failure::Failure;
 use crate::tune::{Cpus, Root};
+use crate::user::User;
 use api::{Source, WebOptions};
 use control::{Opening, Settings};
 use model::{ISCSI_PORT, Iqn, Name, PortalAddress, Refusal, Size, Span, code};
@@ -49,6 +50,8 @@ struct File {
     log_form: Option<LogForm>,
     silence: Option<Span>,
     disk_search: Option<Vec<PathBuf>>,
+    sandbox: Option<bool>,
+    user: Option<String>,
     portal: Vec<PortalEntry>,
     web: WebEntry,
 }
@@ -98,6 +101,12 @@ pub struct Config {
     pub silence: Span,
     /// The console and the API over the network; none where only the socket is served.
     pub web: Option<WebOptions>,
+    /// The daemon is confined, beside a privileged helper.
+    pub sandbox: bool,
+    /// Who the confined daemon is; none for the user that starts it.
+    pub user: Option<User>,
+    /// The file that all this was read from.
+    pub file: Option<PathBuf>,
 }
 
 impl Config {
@@ -139,9 +148,21 @@ impl Config {
             log: options.log.clone().or(file.log).unwrap_or_else(|| "info".to_owned()),
             log_form: options.log_form.or(file.log_form).unwrap_or_default(),
             silence: file.silence.unwrap_or(Span::from_millis(30_000)),
+            sandbox: !options.no_sandbox && file.sandbox.unwrap_or(true),
+            user: file.user.as_deref().map(User::find).transpose().map_err(|refusal| Failure::usage(&refusal))?,
+            file: options.config.as_deref().map(absolute).transpose()?,
         };
         config.admit()?;
         Ok(config)
+    }
+
+    /// The files that it names beside the state: itself, and those of `[web]`.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let own = self.web.iter().filter_map(|web| match &web.source {
+            Source::Own { certificate, key } => Some([certificate.clone(), key.clone()]),
+            Source::Generated { .. } => None,
+        });
+        self.file.iter().cloned().chain(own.flatten()).collect()
     }
 
     /// Admits facts that fit together.

@@ -12,7 +12,7 @@ use shard::StreamOptions;
 use shard::mailbox::{self, Receiver};
 use std::io;
 use std::time::Duration;
-use uring::{BUSY_POLL, Io, Options, Shard, Uring, spawn_shard, watch_addresses};
+use uring::{BUSY_POLL, Io, Options, Privileges, Shard, Uring, spawn_shard, watch_addresses};
 
 /// The threads of the data plane.
 pub struct Shards(Vec<Shard<()>>);
@@ -25,6 +25,7 @@ pub fn start(
     memory: MemoryBudget,
     node: &NodeIdentity,
     secret: &Secret,
+    privileges: Option<Privileges>,
 ) -> Result<(Engine, Shards), Refusal> {
     let available = || std::thread::available_parallelism().map_or(1, usize::from);
     let cores = || config.cpus.as_ref().map_or_else(available, Cpus::len);
@@ -34,7 +35,14 @@ pub fn start(
     let half_ms = config.silence.millis() / 2;
     let limits = Limits { idle_ms: half_ms, answer_ms: half_ms, read_only_bytes_max: read_only_bytes, ..limits };
     let busy_poll = if config.busy_poll { BUSY_POLL } else { Duration::ZERO };
-    let options = Options { io: interface(config.io), busy_poll, media: config.media.clone(), ..Options::default() };
+    let options = Options {
+        io: interface(config.io),
+        busy_poll,
+        media: config.media.clone(),
+        restricted: privileges.is_some(),
+        privileges,
+        ..Options::default()
+    };
     let (post, inbox) = mailbox::channel();
     let mut inbox = Some(inbox);
     let mut running = Shards(Vec::with_capacity(shards));

@@ -3,22 +3,29 @@
 use crate::args::ServeOptions;
 use crate::budget::{self, MemoryBudget};
 use crate::config::Config;
+use crate::confined::{self, Client, Tie};
 use crate::engine;
 use crate::failure::Failure;
 use crate::log;
+use crate::privileged;
 use crate::stop::{self, Stops};
 use crate::systemd::{self, Pulse};
 use api::LastLines;
 use control::memory::Found;
-use control::{Control, Store};
-use model::{Refusal, code};
-use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit};
+use control::{Confinement, Control, Privileged, Store};
+use model::{Measure, MeasureReport, MeasureState, Refusal, code};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+use uring::Privileges;
 
 /// The daemon ends within this time after it was told to, whatever does not end: below the 120 s of its service file.
 const STOP_MAX: Duration = Duration::from_secs(60);
+
+/// How long the state folder of a daemon that ends is waited for, and how often it is looked at.
+const HANDOVER: Duration = Duration::from_secs(3);
+const HANDOVER_STEP: Duration = Duration::from_millis(20);
 
 /// For all sessions that there may be, half-open logins, disks and doors.
 pub const OPEN_FILES_WANTED: u64 = 18_432;
@@ -26,22 +33,35 @@ pub const OPEN_FILES_WANTED: u64 = 18_432;
 /// The daemon has run until it was told to stop, and has stopped cleanly.
 pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Failure> {
     let config = Config::load(options, socket)?;
+    #[cfg(debug_assertions)]
+    confined::probe::arm(options.probe);
+    let tie = match options.under {
+        Some(helper) => Some(Tie::hold(helper)?),
+        None if config.sandbox => return privileged::run(&config),
+        None => None,
+    };
+    if let (Some(tie), Some(user)) = (&tie, &config.user) {
+        tie.become_user(user)?;
+    }
     let last_lines = log::start(&config.log, config.log_form)?;
     raise_open_files();
-    forbid_dumps();
+    if let Err(error) = confined::forbid_dumps() {
+        tracing::warn!(%error, "other processes of this user may read the daemon's memory, or a crash leaves a file of it");
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
         Refusal::new(code::IO_FAILED, format!("the system gives no event queue: {error}"), "close other programs")
     })?;
-    Ok(runtime.block_on(run(config, last_lines))?)
+    Ok(runtime.block_on(run(config, last_lines, tie))?)
 }
 
-async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
+async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<(), Refusal> {
     // The store goes first: whoever has it has the disks.
-    let store = Store::open_with(&config.settings.state_dir, &config.opening)?;
+    let store = open_store(&config)?;
     let mut listening = api::listen(&config.settings.socket)?.with_log(last_lines);
     if let Some(web) = config.web.clone() {
         listening = listening.with_web(web);
     }
+    let confinement = confine(&config, tie)?;
     let mut asked = Stops::heard()
         .map_err(|error| Refusal::new(code::IO_FAILED, format!("signals cannot be taken: {error}"), "start again"))?;
     let node = store.identity(&config.settings.node)?;
@@ -49,10 +69,15 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     let (memory, reduced) = MemoryBudget::of(&config, &found);
     let (limited_by, limit) = found.smallest();
     tracing::info!(limit, limited_by, cache = memory.cache_bytes, buffers = memory.buffer_bytes, "memory");
-    let (engine, shards) = engine::start(&config, memory, &node, &store.pool_secret())?;
-    let pulse = Pulse::new(engine.clone(), config.settings.socket.clone());
+    let helper = confinement.client.clone();
+    let privileges = helper.clone().map(|client| Privileges(client));
+    let (engine, shards) = engine::start(&config, memory, &node, &store.pool_secret(), privileges)?;
+    let pulse = Pulse::new(engine.clone(), config.settings.socket.clone()).beside(helper.clone());
+    let confinement = confinement.sealed();
+    #[cfg(debug_assertions)]
+    confined::probe::run(&config.settings.state_dir, helper.as_ref());
     let control = tokio::select! {
-        control = Control::start(config.settings, store, engine.clone()) => Arc::new(control?),
+        control = Control::start(config.settings, store, engine.clone()) => Arc::new(control::confined(control?, confinement)),
         () = systemd::starting(&engine) => unreachable!("it is never ready"),
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.settings().socket.display(), "serving");
@@ -82,13 +107,46 @@ async fn run(config: Config, last_lines: LastLines) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A crash leaves no file of the memory, and no process of the same user may look into it: secrets and hosts' data are there.
-fn forbid_dumps() {
-    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
-        tracing::warn!(%error, "other processes of this user may read the daemon's memory");
+/// The state is open. A daemon that was killed with its helper may still have it for a moment.
+fn open_store(config: &Config) -> Result<Store, Refusal> {
+    let begun = Instant::now();
+    loop {
+        match Store::open_with(&config.settings.state_dir, &config.opening) {
+            Err(refusal) if refusal.code == code::STATE_LOCKED && begun.elapsed() < HANDOVER => {
+                std::thread::sleep(HANDOVER_STEP);
+            }
+            opened => return opened,
+        }
     }
-    if let Err(error) = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) }) {
-        tracing::warn!(%error, "a crash may leave a file of the daemon's memory");
+}
+
+/// How the daemon is confined, and its way to the helper.
+struct Confined {
+    client: Option<Arc<Client>>,
+    measures: Vec<MeasureReport>,
+}
+
+/// The daemon has given up what it does not need, where it has a helper.
+fn confine(config: &Config, tie: Option<Tie>) -> Result<Confined, Refusal> {
+    let Some(tie) = tie else { return Ok(Confined { client: None, measures: confined::switched_off() }) };
+    let measures = confined::confine(config);
+    let client = Client::start(tie).map_err(|error| {
+        Refusal::new(code::IO_FAILED, format!("the system gives no thread: {error}"), "close other programs")
+    })?;
+    Ok(Confined { client: Some(client), measures })
+}
+
+impl Confined {
+    /// No more rings are made; what control is told.
+    fn sealed(mut self) -> Confinement {
+        if self.client.is_some()
+            && let Err(error) = confined::seal()
+        {
+            tracing::warn!(error, "rings can still be made");
+            let rings = self.measures.iter_mut().filter(|report| report.measure == Measure::Rings);
+            rings.for_each(|report| report.state = MeasureState::NotSupported);
+        }
+        Confinement { privileged: self.client.map(|client| client as Arc<dyn Privileged>), measures: self.measures }
     }
 }
 

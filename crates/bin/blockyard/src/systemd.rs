@@ -2,6 +2,7 @@
 //!
 //! Without `NOTIFY_SOCKET` nobody listens and nothing is sent. *Source*: sd_notify(3).
 
+use crate::confined::Client;
 use control::Engine;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
@@ -10,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use model::Order;
 use sd_notify::NotifyState;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -23,6 +25,7 @@ const MORE: Duration = Duration::from_secs(40);
 pub struct Pulse {
     engine: Engine,
     socket: PathBuf,
+    helper: Option<Arc<Client>>,
 }
 
 /// More time to start is asked for as long as the data plane answers. Never ready; to be dropped once the daemon has started.
@@ -57,7 +60,12 @@ fn tell(states: &[NotifyState<'_>]) {
 impl Pulse {
     /// That of the daemon with this data plane that is asked over `socket`.
     pub fn new(engine: Engine, socket: PathBuf) -> Self {
-        Self { engine, socket }
+        Self { engine, socket, helper: None }
+    }
+
+    /// The same, of a daemon that has this helper: without it no disk can be opened.
+    pub fn beside(self, helper: Option<Arc<Client>>) -> Self {
+        Self { helper, ..self }
     }
 
     /// Feeds the watchdog, where there is one, twice in its period, as long as both planes answer. Once the daemon
@@ -79,9 +87,16 @@ impl Pulse {
         }
     }
 
-    /// True when every shard answers, and a request over the socket is answered.
+    /// True when every shard answers, a request over the socket is answered, and the helper answers.
     async fn beats(&self) -> bool {
-        self.engine.activity(Order::Activity).await.is_ok() && answers(&self.socket).await.unwrap_or_default()
+        self.engine.activity(Order::Activity).await.is_ok()
+            && answers(&self.socket).await.unwrap_or_default()
+            && self.privileged_answers().await
+    }
+
+    async fn privileged_answers(&self) -> bool {
+        let Some(helper) = self.helper.clone() else { return true };
+        tokio::task::spawn_blocking(move || helper.answers()).await.unwrap_or_default()
     }
 }
 

@@ -9,8 +9,8 @@ pub use text::MEDIA;
 use alert::Alerts;
 use control::Control;
 use model::{
-    Activity, DiskReport, EventSeverity, Histogram, PoolReport, PortalReport, PortalState, Refusal, Severity,
-    StatusReport, VolumeReport, VolumeState,
+    Activity, DiskReport, EventSeverity, Histogram, MeasureState, PoolReport, PortalReport, PortalState, Refusal,
+    Severity, StatusReport, VolumeReport, VolumeState,
 };
 use std::sync::Arc;
 use text::{Kind, Labels, Text};
@@ -64,6 +64,14 @@ fn node(text: &mut Text, status: &StatusReport) {
         ("blockyard_buffer_limit_bytes", Kind::Gauge, "Buffers that may be in use.", engine.buffer_bytes_max),
     ] {
         text.family(name, kind, help).sample(&[], value);
+    }
+    if !status.confinement.is_empty() {
+        let help = "1 where the measure confines the daemon, 0 where it does not.";
+        let mut family = text.family("blockyard_confinement", Kind::Gauge, help);
+        for report in &status.confinement {
+            let in_force = report.state == MeasureState::InForce;
+            family.sample(&[("measure", report.measure.as_str())], u64::from(in_force));
+        }
     }
     let Some(memory) = &status.memory else { return };
     for (name, help, value) in [

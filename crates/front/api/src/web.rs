@@ -39,6 +39,7 @@ use rustls::version::TLS13;
 use socket2::{SockRef, TcpKeepalive};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -205,7 +206,7 @@ impl Web {
         let address = self.addresses()[at].address;
         let subject = Subject::new(SubjectKind::Portal, &address);
         loop {
-            match TcpListener::bind(address).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
+            match listen(control, address).await.and_then(|listener| Ok((listener.local_addr()?, listener))) {
                 Ok((address, listener)) => {
                     self.addresses()[at] = WebAddress { address, open: true, why: None };
                     if let Some(CertificateReport { fingerprint, until, .. }) = self.certificate.report() {
@@ -433,6 +434,16 @@ fn settle(stream: &TcpStream) -> std::io::Result<()> {
     let socket = SockRef::from(stream);
     socket.set_tcp_user_timeout(Some(UNREAD))?;
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(UNREAD).with_interval(Duration::from_secs(10)))
+}
+
+/// Listens at `address`, on a port below 1024 through the privileged helper.
+async fn listen(control: &Control, address: SocketAddr) -> io::Result<TcpListener> {
+    match (TcpListener::bind(address).await, control::privileged(control)) {
+        (Err(error), Some(helper)) if error.kind() == io::ErrorKind::PermissionDenied => TcpListener::from_std(
+            tokio::task::spawn_blocking(move || helper.bind(address)).await.map_err(io::Error::other)??,
+        ),
+        (bound, _) => bound,
+    }
 }
 
 #[cfg(test)]

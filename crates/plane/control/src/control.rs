@@ -9,6 +9,7 @@ use crate::parts::Noticed;
 use crate::parts::Registration;
 use crate::parts::Vigil;
 use crate::parts::Written;
+use crate::privileged::{Confinement, Privileged};
 use crate::state::lun_memory::Replaced;
 use crate::state::{DiskRecord, PoolRecord, ReadOnlyRecord};
 use crate::{AuditHead, Engine, Settings, State, Store};
@@ -49,6 +50,8 @@ pub struct Control {
     pub(crate) refused: tokio::sync::Mutex<Written>,
     /// How everything was when it was last looked at.
     pub(crate) seen: tokio::sync::Mutex<Seen>,
+    /// Who does what the daemon has no privilege for.
+    pub(crate) confinement: Confinement,
 }
 
 /// What the steward has seen in its last round.
@@ -68,6 +71,19 @@ pub(crate) struct Seen {
     pub(crate) returning: BTreeMap<DiskName, Instant>,
 }
 
+/// The control plane of a daemon that is confined so.
+#[must_use]
+pub fn confined(mut control: Control, confinement: Confinement) -> Control {
+    control.confinement = confinement;
+    control
+}
+
+/// Who does what this process has no privilege for; none where it has.
+#[must_use]
+pub fn privileged(control: &Control) -> Option<Arc<dyn Privileged>> {
+    control.confinement.privileged.clone()
+}
+
 /// Held by the change that is under way.
 pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
 
@@ -76,6 +92,7 @@ impl Control {
         let events = EventLog::open(&store)?;
         let (change, applying, portals, stopping, isns, machine, health, memory, noticed, live, refused, seen) =
             Default::default();
+        let confinement = Confinement::default();
         Ok(Self {
             settings,
             store,
@@ -93,6 +110,7 @@ impl Control {
             live,
             refused,
             seen,
+            confinement,
         })
     }
 

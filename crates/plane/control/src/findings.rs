@@ -2,8 +2,9 @@
 
 use crate::Control;
 use model::{
-    DiskReport, Finding, Level, MemoryReport, PoolReport, PortalReport, PortalRole, PortalState, Problem, Refusal,
-    RefusedLogin, ScrubEvery, SessionKind, SessionReport, Severity, StatusReport, first_few,
+    DiskReport, Finding, Level, MeasureReport, MeasureState, MemoryReport, PoolReport, PortalReport, PortalRole,
+    PortalState, Problem, Refusal, RefusedLogin, ScrubEvery, SessionKind, SessionReport, Severity, StatusReport,
+    first_few,
 };
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ impl Control {
         let mut findings = vec![io(&status)];
         findings.extend(status.memory.as_ref().map(memory));
         findings.push(secrets(model::Secret::all_are_locked()));
+        findings.extend(status.confinement.iter().map(measure));
         findings.extend(problems(&status));
         findings.extend(self.pools().await?.iter().flat_map(pool));
         let disks = self.disks().await?;
@@ -45,6 +47,25 @@ fn secrets(locked: bool) -> Finding {
     }
     let fix = "set LimitMEMLOCK=infinity in the service, as the package does (ulimit -l), and restart";
     Finding::warning("secrets", "can be swapped: the limit of locked memory is too low for all of them", fix)
+}
+
+fn measure(report: &MeasureReport) -> Finding {
+    let subject = format!("sandbox: {}", report.measure.as_str());
+    let detail = report.detail.as_ref().map_or_else(String::new, |detail| format!(" ({detail})"));
+    let sentence = format!("is {}{detail}", report.state.as_str());
+    match report.state {
+        MeasureState::InForce => Finding::good(subject, sentence),
+        MeasureState::NotSupported => Finding::warning(
+            subject,
+            sentence,
+            "run a newer kernel, or allow it in the container; see docs/operate/security.md",
+        ),
+        MeasureState::SwitchedOff => Finding::warning(
+            subject,
+            sentence,
+            "start without --no-sandbox, and without sandbox = false in the configuration",
+        ),
+    }
 }
 
 fn memory(memory: &MemoryReport) -> Finding {

@@ -5,6 +5,7 @@
 pub(crate) mod smart;
 
 use crate::Control;
+use crate::privileged::{Privileged, Program};
 use crate::system::now;
 use model::{DiskHealth, DiskName, Refusal, Subject, event};
 use std::ffi::OsString;
@@ -53,7 +54,11 @@ impl Control {
             .collect();
         for (name, path) in disks {
             let Some(device) = device_of(&path) else { continue };
-            match ask(program, &device).await {
+            let asked = match crate::privileged(self) {
+                Some(helper) => ask_privileged(helper, &path).await,
+                None => ask(program, &device).await,
+            };
+            match asked {
                 Ok(Some(health)) => self.note_health(name, health),
                 Ok(None) => {}
                 Err(refusal) => tracing::info!(disk = %name, %refusal, "the health of a disk is not known"),
@@ -108,7 +113,6 @@ async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusa
     let asked: [OsString; 4] = ["--json".into(), "--nocheck=standby".into(), "--all".into(), device.into()];
     let mut command = Command::new(program);
     command.args(asked).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
-    let failed = |why: String| Refusal::new(model::code::IO_FAILED, why, "run smartctl by hand to see why");
     let child = match command.spawn() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(format!("smartctl cannot be started: {error}"))),
@@ -119,10 +123,28 @@ async fn ask(program: &Path, device: &Path) -> Result<Option<DiskHealth>, Refusa
         Ok(Err(error)) => return Err(failed(format!("smartctl cannot be heard of {}: {error}", device.display()))),
         Ok(Ok(answered)) => answered,
     };
-    if !could_ask(status) {
-        return if smart::is_asleep(&answer) { Ok(None) } else { Err(failed(smart::why(&answer))) };
+    understood(status.code(), &answer)
+}
+
+/// As [`ask`], through the privileged helper.
+async fn ask_privileged(helper: Arc<dyn Privileged>, path: &Path) -> Result<Option<DiskHealth>, Refusal> {
+    match crate::privileged::run(helper, Program::Smartctl, path).await {
+        Ok(ran) => understood(ran.code, &ran.output),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(format!("smartctl cannot be asked about {}: {error}", path.display()))),
     }
-    smart::parse(&answer, now()).map(Some).map_err(failed)
+}
+
+/// What the program says of the disk; none where that sleeps.
+fn understood(code: Option<i32>, answer: &[u8]) -> Result<Option<DiskHealth>, Refusal> {
+    if !could_ask(code) {
+        return if smart::is_asleep(answer) { Ok(None) } else { Err(failed(smart::why(answer))) };
+    }
+    smart::parse(answer, now()).map(Some).map_err(failed)
+}
+
+fn failed(why: String) -> Refusal {
+    Refusal::new(model::code::IO_FAILED, why, "run smartctl by hand to see why")
 }
 
 /// How the program ended, and what it said until then. One that says too much is killed when it is dropped.
@@ -139,8 +161,8 @@ async fn answer_of(mut child: Child) -> std::io::Result<(ExitStatus, Vec<u8>)> {
 
 /// The two lowest bits say that the question was wrong or the device could not be opened; the others are about the disk.
 /// *Source*: smartctl(8), "EXIT STATUS".
-fn could_ask(status: ExitStatus) -> bool {
-    status.code().is_some_and(|code| code & 3 == 0)
+fn could_ask(code: Option<i32>) -> bool {
+    code.is_some_and(|code| code & 3 == 0)
 }
 
 #[cfg(test)]

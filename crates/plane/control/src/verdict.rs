@@ -37,6 +37,7 @@ impl Control {
             hosts: count(self.state().hosts.len()),
             engine: EngineReport { ..engine },
             memory: self.memory(),
+            confinement: self.confinement.measures.clone(),
             problems,
             notices,
         })

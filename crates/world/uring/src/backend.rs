@@ -34,8 +34,8 @@ impl Backend {
             || Poller::new(options.disk_threads_max, wake.clone()).map(|poller| Self::Poller(Box::new(poller)));
         match options.io {
             Io::Threads => poller(),
-            Io::Uring => Ring::new(options.queue_entries).map(|ring| Self::Ring(Box::new(ring))),
-            Io::Auto => match Ring::new(options.queue_entries) {
+            Io::Uring => Ring::new(options.queue_entries, options.restricted).map(|ring| Self::Ring(Box::new(ring))),
+            Io::Auto => match Ring::new(options.queue_entries, options.restricted) {
                 Ok(ring) => Ok(Self::Ring(Box::new(ring))),
                 Err(error) => {
                     warn_once(&error);
@@ -85,6 +85,12 @@ impl Backend {
             Self::Poller(_) => true,
         }
     }
+}
+
+/// True when this process may make a ring.
+#[must_use]
+pub fn makes_ring() -> bool {
+    Ring::new(4, false).is_ok()
 }
 
 fn warn_once(error: &io::Error) {

@@ -6,6 +6,7 @@ mod open;
 mod orphans;
 mod pace;
 
+pub use identity::locate;
 pub(crate) use orphans::OrphanGuard;
 
 use crate::operation::{Landed, Operation, Token};

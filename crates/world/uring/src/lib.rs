@@ -22,10 +22,11 @@ mod stop;
 mod sys;
 mod world;
 
-pub use disk::Disk;
+pub use backend::makes_ring;
+pub use disk::{Disk, locate};
 pub use launch::{Shard, run, spawn_shard};
 pub use links::{addresses, watch_addresses};
-pub use net::{TcpListener, TcpStream};
-pub use options::{BUSY_POLL, FilesLike, Io, Options};
+pub use net::{TcpListener, TcpStream, listen_on};
+pub use options::{BUSY_POLL, FilesLike, Io, Options, Privileged, Privileges};
 pub use stop::Stop;
 pub use world::Uring;

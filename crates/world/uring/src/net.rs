@@ -7,6 +7,6 @@ mod setup;
 mod socket;
 mod stream;
 
-pub use listener::TcpListener;
+pub use listener::{TcpListener, open as listen_on};
 pub use stream::TcpStream;
 pub(crate) use stream::connect;

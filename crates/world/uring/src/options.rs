@@ -1,7 +1,12 @@
 //! How a shard meets the kernel.
 
 use block::medium::Medium;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a shard that is to poll looks for work before it sleeps. Longer trades more CPU for the same at any load that keeps it busy.
@@ -23,6 +28,46 @@ pub struct Options {
     pub cpu: Option<usize>,
     /// Files that take as long as disks would: for measurements without such disks. The first that holds a file counts.
     pub media: Vec<FilesLike>,
+    /// The ring carries only the operations of the reactor, and takes no registrations: seccomp does not see what a ring does.
+    pub restricted: bool,
+    /// Who does what this process has no privilege for; none where it has.
+    pub privileges: Option<Privileges>,
+}
+
+/// What a process without privileges asks of one that has them. Called by shards, from any thread; each call may block.
+pub trait Privileged: Send + Sync {
+    /// The disk or file at `path` is open; a block device exclusively.
+    ///
+    /// *Errors*: as open(2), and what the policy of the other process says.
+    fn open(&self, path: &str, write: bool, direct: bool) -> io::Result<OwnedFd>;
+
+    /// A TCP socket that does not block listens at `address`; one for IPv6 may take IPv4 too.
+    ///
+    /// *Errors*: as bind(2), and what the policy of the other process says.
+    fn bind(&self, address: SocketAddr, takes_ipv4: bool) -> io::Result<OwnedFd>;
+
+    /// The light of the slot that the disk at `path` sits in is on, or off.
+    ///
+    /// *Errors*: `Unsupported` when no light is known.
+    fn locate(&self, path: &str, on: bool) -> io::Result<()>;
+}
+
+/// The one [`Privileged`] of this process. Equal to its clones only.
+#[derive(Clone)]
+pub struct Privileges(pub Arc<dyn Privileged>);
+
+impl PartialEq for Privileges {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Privileges {}
+
+impl fmt::Debug for Privileges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Privileges")
+    }
 }
 
 /// Files that take as long as disks of a medium would.
@@ -57,6 +102,8 @@ impl Default for Options {
             busy_poll: Duration::ZERO,
             cpu: None,
             media: Vec::new(),
+            restricted: false,
+            privileges: None,
         }
     }
 }

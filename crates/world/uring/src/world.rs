@@ -4,7 +4,7 @@ use crate::backend::Wait;
 use crate::clock;
 use crate::disk::{Disk, identity};
 use crate::net::{self, TcpListener, TcpStream};
-use crate::options::{FilesLike, Io, Options};
+use crate::options::{FilesLike, Io, Options, Privileges};
 use crate::reactor::{Reactor, new_bell, ring_bell};
 use crate::spin::Spin;
 use crate::stop::Stop;
@@ -36,6 +36,8 @@ pub(crate) struct Inner {
     spin: RefCell<Spin>,
     /// What files behave like.
     pub media: Vec<FilesLike>,
+    /// Who does what this process may not.
+    pub privileges: Option<Privileges>,
 }
 
 impl Uring {
@@ -53,6 +55,7 @@ impl Uring {
             stop,
             spin,
             media: options.media.clone(),
+            privileges: options.privileges.clone(),
         })))
     }
 
@@ -196,7 +199,10 @@ impl World for Uring {
     }
 
     fn locate_disk(&self, path: &str, on: bool) -> io::Result<()> {
-        identity::locate(path, on)
+        match &self.0.privileges {
+            Some(privileges) => privileges.0.locate(path, on),
+            None => identity::locate(path, on),
+        }
     }
 
     fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {

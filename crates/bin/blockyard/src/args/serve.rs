@@ -60,6 +60,16 @@ pub struct ServeOptions {
     /// What to call this node [default: the machine's name]
     #[arg(long, value_name = "NAME")]
     pub node: Option<Name>,
+    /// Serve in one process with all of its privileges: for debugging
+    #[arg(long)]
+    pub no_sandbox: bool,
+    /// The helper that started this process as its daemon
+    #[arg(long, value_name = "PID", hide = true)]
+    pub under: Option<u32>,
+    /// Try to break out instead of serving, and print what succeeded: for tests
+    #[cfg(debug_assertions)]
+    #[arg(long, hide = true)]
+    pub probe: bool,
     /// What to log: error, warn, info, debug, trace, or a filter such as info,engine=debug [default: info]
     #[arg(long, value_name = "FILTER")]
     pub log: Option<String>,

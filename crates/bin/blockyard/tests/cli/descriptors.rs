@@ -42,7 +42,7 @@ fn connections_that_take_all_descriptors_leave_the_administrator_enough() {
         all.extend((0..80).map(|_| TcpStream::connect(at).expect("somebody listens")));
     }
     std::thread::sleep(Duration::from_secs(1));
-    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.0.id())).expect("it runs").count();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.process())).expect("it runs").count();
     assert!((60..84).contains(&open), "{open} descriptors are in use, where connections leave 24 of 96");
     // Commands that open files of their own: disks, the state, the audit.
     for disk in ["d0", "d1", "d2", "d3"] {

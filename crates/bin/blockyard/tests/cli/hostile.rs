@@ -80,11 +80,12 @@ struct Held {
 }
 
 impl Held {
-    fn of(Daemon(child): &Daemon) -> Self {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).expect("it runs");
+    fn of(daemon: &Daemon) -> Self {
+        let process = daemon.process();
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel says so");
         let resident_kib = resident.trim().trim_end_matches(" kB").parse().expect("a number");
-        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", child.id())).expect("it runs").count();
+        let descriptors = std::fs::read_dir(format!("/proc/{process}/fd")).expect("it runs").count();
         Self { resident_kib, descriptors }
     }
 }

@@ -41,7 +41,7 @@ impl Group {
 
     fn has(&self, daemon: &Daemon) -> bool {
         let processes = fs::read_to_string(self.0.join("cgroup.procs")).expect("the group is there");
-        processes.lines().any(|process| process == daemon.0.id().to_string())
+        processes.lines().any(|process| process == daemon.process().to_string())
     }
 }
 

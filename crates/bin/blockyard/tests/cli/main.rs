@@ -24,6 +24,7 @@ mod load;
 mod manual;
 mod metadata;
 mod presenting;
+mod process;
 mod read_only;
 mod ready;
 mod remote;

@@ -11,8 +11,8 @@ const OURS: &str = "Kq3-neither-is-this-one-here";
 const PASSWORD: &str = "a passphrase of Zulu-9 words";
 
 /// Writable memory of a process: where each mapping begins, its flags and what it holds.
-fn memory_of(Daemon(child): &Daemon) -> Vec<(String, Vec<u8>)> {
-    let folder = format!("/proc/{}", child.id());
+fn memory_of(daemon: &Daemon) -> Vec<(String, Vec<u8>)> {
+    let folder = format!("/proc/{}", daemon.process());
     let maps = std::fs::read_to_string(format!("{folder}/smaps")).expect("it runs");
     let memory = std::fs::File::open(format!("{folder}/mem")).expect("root may read it");
     let mut found: Vec<(String, Vec<u8>)> = Vec::new();

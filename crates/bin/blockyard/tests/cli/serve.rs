@@ -24,6 +24,23 @@ impl Drop for Daemon {
     }
 }
 
+impl Daemon {
+    /// The process that serves: beside its helper, which is the one that was started.
+    pub fn process(&self) -> u32 {
+        self.confined_process().expect("it has a daemon")
+    }
+
+    fn confined_process(&self) -> Option<u32> {
+        let helper = self.0.id();
+        let children = std::fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).ok()?;
+        let is_daemon = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            line.split(|&byte| byte == 0).any(|word| word == b"--under")
+        };
+        children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_daemon)
+    }
+}
+
 pub fn start(dir: &Path) -> Daemon {
     start_node(dir, "test")
 }
@@ -91,7 +108,26 @@ pub fn wait_until_served(dir: &Path) {
 
 pub fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
     let id = Pid::from_raw(i32::try_from(daemon.0.id()).expect("a process id")).expect("not zero");
+    let process = daemon.confined_process();
     kill_process(id, signal).expect("it runs");
+    let status = wait_for_end(daemon);
+    // The kernel ends it after its helper was killed, and what it has is free only then.
+    let begun = Instant::now();
+    while process.is_some_and(runs) {
+        assert!(begun.elapsed() < PATIENCE, "the daemon runs without its helper");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    status
+}
+
+/// True while the process has a thread that runs, and with it open files: the first may have ended before the others.
+pub fn runs(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count);
+    threads > 1 || std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// How the process that was started has ended.
+pub fn wait_for_end(daemon: &mut Daemon) -> ExitStatus {
     let begun = Instant::now();
     loop {
         if let Some(status) = daemon.0.try_wait().expect("it is ours") {
@@ -107,7 +143,7 @@ fn shards_stay_on_the_cores_that_are_named() {
     let dir = tempfile::tempdir().expect("a folder");
     let mut daemon = start_with(dir.path(), "test", &["--no-web", "--cpus", "0"]);
     wait_until_served(dir.path());
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.0.id())).expect("it runs");
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.process())).expect("it runs");
     let read = |task: &std::fs::DirEntry, file: &str| std::fs::read_to_string(task.path().join(file)).expect("it runs");
     let shards: Vec<_> = tasks.flatten().filter(|task| read(task, "comm") == "shard-0\n").collect();
     assert_eq!(shards.len(), 1);
@@ -191,7 +227,7 @@ fn daemon_is_alone_ends_well_and_comes_back_after_a_kill() {
     wait_until_served(dir);
     assert_eq!(ask(dir, &["host", "add", "web", "--initiator", "iqn.2001-04.com.example:web"]).code, 0);
 
-    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.0.id())).expect("its limits");
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", daemon.process())).expect("its limits");
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).expect("one for core dumps");
     assert_eq!(core.split_whitespace().filter(|word| *word == "0").count(), 2, "no core dump holds secrets: {core}");
 

@@ -6,6 +6,7 @@
 use crate::Control;
 use crate::devices::{Found, SIZE_MIN};
 use crate::medium::Medium;
+use crate::privileged::Program;
 use model::{DiskReport, Label, Refusal, UNKNOWN_DATA, code};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -66,7 +67,7 @@ impl Control {
             found.extend((count > 0).then(|| format!("{count} partitions")));
         }
         // Nothing was ever written to a file that has no blocks.
-        let recognised = if Medium::is_hole(path) { Vec::new() } else { recognised(path).await };
+        let recognised = if Medium::is_hole(path) { Vec::new() } else { recognised(self, path).await };
         if !recognised.is_empty() {
             // A name is better than that there is something.
             found.remove(UNKNOWN_DATA);
@@ -90,13 +91,22 @@ impl Control {
 }
 
 /// What `wipefs`, else `blkid`, recognise at `path`; nothing where neither is installed or the disk cannot be read.
-async fn recognised(path: &Path) -> Vec<String> {
-    match output_of("wipefs", &["--no-act".as_ref(), "--json".as_ref(), path.as_os_str()]).await {
+async fn recognised(control: &Control, path: &Path) -> Vec<String> {
+    match printed(control, Program::Wipefs, path).await {
         Some(json) => of_wipefs(&json),
-        None => {
-            let asked = ["--probe".as_ref(), "--output".as_ref(), "export".as_ref(), path.as_os_str()];
-            output_of("blkid", &asked).await.map_or(Vec::new(), |text| of_blkid(&text))
-        }
+        None => printed(control, Program::Blkid, path).await.map_or(Vec::new(), |text| of_blkid(&text)),
+    }
+}
+
+/// What the program prints, run by the helper or by this process.
+async fn printed(control: &Control, program: Program, path: &Path) -> Option<Vec<u8>> {
+    if let Some(helper) = crate::privileged(control) {
+        return Some(crate::privileged::run(helper, program, path).await.ok()?.output);
+    }
+    let path = path.as_os_str();
+    match program {
+        Program::Blkid => output_of("blkid", &["--probe".as_ref(), "--output".as_ref(), "export".as_ref(), path]).await,
+        _ => output_of("wipefs", &["--no-act".as_ref(), "--json".as_ref(), path]).await,
     }
 }
 

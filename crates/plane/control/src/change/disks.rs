@@ -1,12 +1,12 @@
 //! Disks: known, forgotten, failed, replaced.
 
-use crate::Control;
 use crate::medium::Medium;
 pub(crate) use crate::medium::admit_path;
 use crate::request::{Locate, NewDisk, Replace};
 use crate::state::DiskRecord;
 use crate::store::sync_dir;
 pub(crate) use crate::unknown::missing;
+use crate::{Control, privileged};
 use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, RemoteAddress, Size, code};
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
@@ -32,7 +32,7 @@ impl Control {
             None => free_name(&path, |name| state.disks.contains_key(name)),
         };
         if let Some(size) = request.create {
-            create_file(&path, size)?;
+            create_file(self, &path, size)?;
         }
         let added = async {
             self.admit_unknown(&path)?;
@@ -63,7 +63,7 @@ impl Control {
         let added = added.await;
         if added.is_err()
             && request.create.is_some()
-            && let Err(error) = fs::remove_file(&path)
+            && let Err(error) = remove_created(self, &path)
         {
             tracing::warn!(path = %path.display(), %error, "made for a disk that was refused, and not removed");
         }
@@ -230,18 +230,25 @@ fn real(path: &Path) -> PathBuf {
 }
 
 /// A sparse file of this size is at `path`, which was free, and survives power loss.
-pub fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
-    let refused = |error: std::io::Error| {
-        if error.kind() == std::io::ErrorKind::AlreadyExists {
-            let hint = "leave out --create to use it as it is, or choose another path";
-            return Refusal::new(code::NAME_TAKEN, format!("{} exists", path.display()), hint);
-        }
-        Refusal::new(
-            code::DISK_UNMAKEABLE,
-            format!("{} of {} cannot be made: {error}", path.display(), size),
-            "choose a folder that exists, may be written and has room",
-        )
-    };
+///
+/// *Errors*: it exists, or cannot be made.
+pub(super) fn create_file(control: &Control, path: &Path, size: Size) -> Result<(), Refusal> {
+    match privileged(control) {
+        Some(helper) => helper.create(path, size.bytes()).map_err(|error| uncreated(path, size, &error)),
+        None => create_here(path, size),
+    }
+}
+
+/// A file that [`create_file`] has made is gone.
+pub(super) fn remove_created(control: &Control, path: &Path) -> std::io::Result<()> {
+    match privileged(control) {
+        Some(helper) => helper.remove(path),
+        None => fs::remove_file(path),
+    }
+}
+
+fn create_here(path: &Path, size: Size) -> Result<(), Refusal> {
+    let refused = |error: std::io::Error| uncreated(path, size, &error);
     let file = File::options().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     let sized = file.set_len(size.bytes()).and_then(|()| file.sync_all());
     let named = sized.and_then(|()| path.parent().map_or(Ok(()), sync_dir));
@@ -250,6 +257,18 @@ pub fn create_file(path: &Path, size: Size) -> Result<(), Refusal> {
         let _ = fs::remove_file(path);
         refused(error)
     })
+}
+
+fn uncreated(path: &Path, size: Size, error: &std::io::Error) -> Refusal {
+    if error.kind() == std::io::ErrorKind::AlreadyExists {
+        let hint = "leave out --create to use it as it is, or choose another path";
+        return Refusal::new(code::NAME_TAKEN, format!("{} exists", path.display()), hint);
+    }
+    Refusal::new(
+        code::DISK_UNMAKEABLE,
+        format!("{} of {} cannot be made: {error}", path.display(), size),
+        "choose a folder that exists, may be written and has room",
+    )
 }
 
 /// The last part of the path if it is a free name, else the first free of `d0`, `d1`…

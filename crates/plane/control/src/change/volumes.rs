@@ -1,7 +1,7 @@
 //! Volumes: made, grown, deleted.
 
 use crate::Control;
-use crate::change::disks::{admit_not_own, admit_path, create_file};
+use crate::change::disks::{admit_not_own, admit_path, create_file, remove_created};
 use crate::change::pools;
 use crate::control::Turn;
 use crate::request::{NewBackend, NewVolume, Resize};
@@ -201,7 +201,7 @@ impl Control {
                 admit_size(name, size).map(|()| (size, None))
             }
             (Backend::File { path }, Some(size)) if !Path::new(path).exists() => {
-                create_file(Path::new(path), size)?;
+                create_file(self, Path::new(path), size)?;
                 Ok((size, Some(path.clone())))
             }
             (_, Some(size)) => Ok((size, None)),
@@ -261,7 +261,7 @@ impl Control {
                 Ok(MadeVolume { report, file })
             }
             Err(refusal) => {
-                file.as_deref().map(remove_file);
+                file.iter().for_each(|file| remove_file(self, file));
                 Err(refusal)
             }
         }
@@ -272,7 +272,7 @@ impl Control {
         for MadeVolume { report, file } in made.into_iter().rev() {
             let gone = self.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
             match gone {
-                Ok(()) => _ = file.as_deref().map(remove_file),
+                Ok(()) => file.iter().for_each(|file| remove_file(self, file)),
                 Err(failed) => tracing::error!(volume = %report.name, %failed, "made, and not taken back"),
             }
         }
@@ -286,8 +286,8 @@ struct MadeVolume {
     file: Option<String>,
 }
 
-fn remove_file(path: &str) {
-    if let Err(error) = fs::remove_file(path) {
+fn remove_file(control: &Control, path: &str) {
+    if let Err(error) = remove_created(control, Path::new(path)) {
         tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
     }
 }

@@ -194,13 +194,23 @@ fn spawn(launch: &Launch) -> Result<Background> {
     Background::start(&mut command, &launch.folder.join("blockyard.log"))
 }
 
+/// The process that serves: the daemon beside the helper that was started, where there are two.
+fn served_by(helper: u32) -> u32 {
+    let children = fs::read_to_string(format!("/proc/{helper}/task/{helper}/children")).unwrap_or_default();
+    let is_daemon = |pid: &u32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.split(|&byte| byte == 0).any(|word| word == b"--under")
+    };
+    children.split_whitespace().filter_map(|pid| pid.parse().ok()).find(is_daemon).unwrap_or(helper)
+}
+
 impl Target for Product {
     fn units(&self) -> &[Unit] {
         &self.units
     }
 
     fn pid(&self) -> u32 {
-        self.daemon.pid()
+        served_by(self.daemon.pid())
     }
 
     fn door(&self) -> Option<PathBuf> {

@@ -28,7 +28,7 @@ pub(crate) fn describe(path: &str) -> io::Result<DiskFacts> {
 /// The light of the slot that the disk at `path` sits in is on, or off.
 ///
 /// *Errors*: `Unsupported` when its enclosure has none that the kernel knows; what the kernel says.
-pub(crate) fn locate(path: &str, on: bool) -> io::Result<()> {
+pub fn locate(path: &str, on: bool) -> io::Result<()> {
     let roots = Roots::real();
     let slot = roots.whole_disk(path)?.and_then(|disk| slot_of(&disk));
     let light = slot.map(|slot| slot.join("locate")).filter(|light| light.exists());

@@ -21,12 +21,11 @@ impl Disk {
             let said = format!("a block has 512 or 4096 bytes, not {}", options.block_bytes);
             return Err(io::Error::new(ErrorKind::InvalidInput, said));
         }
-        let is_file = file_or_device(&rustix::fs::stat(path)?, path)?;
-        let (file, direct) = open_exclusively(path, is_file, options)?;
+        let (file, direct) = open_exclusively(&world, path, options)?;
         let stat = rustix::fs::fstat(&file)?;
-        // The path may have come to name something else meanwhile.
-        if file_or_device(&stat, path)? != is_file {
-            return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} changes while it is opened")));
+        let is_file = file_or_device(&stat, path)?;
+        if is_file {
+            lock(&file, path, options.read_only)?;
         }
         let shape = if is_file { Shape::of_file(&file, &stat)? } else { Shape::of_device(&file, &stat)? };
         if shape.logical_bytes > options.block_bytes {
@@ -69,39 +68,54 @@ fn file_or_device(stat: &Stat, path: &str) -> io::Result<bool> {
 }
 
 /// The file, and whether it goes past the page cache.
-fn open_exclusively(path: &str, is_file: bool, options: DiskOptions) -> io::Result<(OwnedFd, bool)> {
-    let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
-    flags |= if options.read_only { OFlags::RDONLY } else { OFlags::RDWR };
-    if !is_file {
-        // On a block device this needs no O_CREAT and means: nobody else, not mounted, in no array.
-        flags |= OFlags::EXCL;
-    }
-    let busy = || io::Error::new(ErrorKind::ResourceBusy, format!("{path} is in use by another process"));
-    let open = |flags| match rustix::fs::open(path, flags, Mode::empty()) {
-        Err(Errno::BUSY) => Err(busy()),
-        result => Ok(result),
+fn open_exclusively(world: &Inner, path: &str, options: DiskOptions) -> io::Result<(OwnedFd, bool)> {
+    let open = |direct| match &world.privileges {
+        Some(privileges) => privileges.0.open(path, !options.read_only, direct),
+        None => open_here(path, !options.read_only, direct),
     };
-    let (file, direct) = match open(flags | OFlags::DIRECT)? {
-        Ok(file) if does_direct(&file, options.block_bytes) => (file, true),
+    match open(true) {
+        Ok(file) if does_direct(&file, options.block_bytes) => Ok((file, true)),
         Ok(file) => {
+            // A block device is free for the next opening only then.
             drop(file);
-            (open(flags)??, false)
+            Ok((open(false)?, false))
         }
-        Err(Errno::INVAL) => (open(flags)??, false),
-        Err(errno) => return Err(errno.into()),
-    };
-    if is_file {
-        let lock = if options.read_only {
-            FlockOperation::NonBlockingLockShared
-        } else {
-            FlockOperation::NonBlockingLockExclusive
-        };
-        match rustix::fs::flock(&file, lock) {
-            Err(Errno::WOULDBLOCK) => return Err(busy()),
-            result => result?,
-        }
+        Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => Ok((open(false)?, false)),
+        Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => Err(busy(path)),
+        Err(error) => Err(error),
     }
-    Ok((file, direct))
+}
+
+/// As [`Privileged::open`](crate::Privileged::open), by this process itself.
+fn open_here(path: &str, write: bool, direct: bool) -> io::Result<OwnedFd> {
+    let is_file = file_or_device(&rustix::fs::stat(path)?, path)?;
+    let mut flags = OFlags::CLOEXEC | OFlags::NOCTTY;
+    flags |= if write { OFlags::RDWR } else { OFlags::RDONLY };
+    flags.set(OFlags::DIRECT, direct);
+    // On a block device this needs no O_CREAT and means: nobody else, not mounted, in no array.
+    flags.set(OFlags::EXCL, !is_file);
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    // The path may have come to name something else meanwhile.
+    if file_or_device(&rustix::fs::fstat(&file)?, path)? != is_file {
+        return Err(io::Error::new(ErrorKind::ResourceBusy, format!("{path} changes while it is opened")));
+    }
+    Ok(file)
+}
+
+fn busy(path: &str) -> io::Error {
+    io::Error::new(ErrorKind::ResourceBusy, format!("{path} is in use by another process"))
+}
+
+/// No other process has the file locked, and none will.
+fn lock(file: &OwnedFd, path: &str, read_only: bool) -> io::Result<()> {
+    let lock = match read_only {
+        true => FlockOperation::NonBlockingLockShared,
+        false => FlockOperation::NonBlockingLockExclusive,
+    };
+    match rustix::fs::flock(file, lock) {
+        Err(Errno::WOULDBLOCK) => Err(busy(path)),
+        result => Ok(result?),
+    }
 }
 
 /// True when direct I/O works in units of `block_bytes`. An empty file shows nothing, and holds no block.

@@ -27,9 +27,13 @@ impl TcpListener {
     /// See [`World::listen`](shard::World::listen).
     pub(crate) fn bind(world: Rc<Inner>, address: SocketAddr) -> io::Result<Self> {
         let is_any = address.is_ipv6() && address.ip().is_unspecified();
-        let (fd, takes_ipv4) = match open(address, is_any) {
+        let open = |takes_ipv4| match &world.privileges {
+            Some(privileges) => privileges.0.bind(address, takes_ipv4),
+            None => open(address, takes_ipv4),
+        };
+        let (fd, takes_ipv4) = match open(is_any) {
             // The port is somebody's over IPv4, a portal of ours perhaps.
-            Err(Errno::ADDRINUSE) if is_any => (open(address, false)?, false),
+            Err(error) if is_any && error.kind() == io::ErrorKind::AddrInUse => (open(false)?, false),
             opened => (opened?, is_any || address.is_ipv4()),
         };
         let local = SocketAddr::try_from(getsockname(&fd)?)?;
@@ -37,12 +41,19 @@ impl TcpListener {
     }
 }
 
-fn open(address: SocketAddr, takes_ipv4: bool) -> Result<OwnedFd, Errno> {
+/// A TCP socket that does not block listens at `address`; one for IPv6 may take IPv4 too.
+///
+/// *Errors*: as bind(2).
+pub fn open(address: SocketAddr, takes_ipv4: bool) -> io::Result<OwnedFd> {
     let fd = new_socket(address)?;
     // A restart must not wait for the connections of the last run to be forgotten.
     sockopt::set_socket_reuseaddr(&fd, true)?;
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&fd, !takes_ipv4)?;
+    }
+    // Connections inherit it, so that a process without privileges has it as well. What forbids it is told by the first connection.
+    if let Some(congestion) = StreamOptions::default().congestion {
+        let _ = sockopt::set_tcp_congestion(&fd, &congestion);
     }
     bind(&fd, &address)?;
     listen(&fd, BACKLOG)?;

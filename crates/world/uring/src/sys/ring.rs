@@ -4,7 +4,7 @@ use crate::backend::Wait;
 use crate::operation::{ALLOCATE_FLAGS, Done, Interest, Landed, Operation, PUNCH_FLAGS, TRANSFER_BYTES_MAX, Token};
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{Builder, IoUring, opcode};
+use io_uring::{Builder, IoUring, opcode, register::Restriction};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use std::io;
@@ -32,11 +32,11 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// A ring that has shown that it carries a request.
+    /// A ring that has shown that it carries a request. A restricted one refuses every operation that is not in [`CARRIED`].
     ///
     /// *Errors*: what the kernel says where io_uring is forbidden, missing or too old.
-    pub fn new(entries: u32) -> io::Result<Self> {
-        Self::over(build(entries)?)
+    pub fn new(entries: u32, restricted: bool) -> io::Result<Self> {
+        Self::over(build(entries, restricted)?)
     }
 
     fn over(ring: IoUring) -> io::Result<Self> {
@@ -193,10 +193,10 @@ const SHAPES: [fn(&mut Builder); 3] = [
 ];
 
 /// A ring of the best shape that this kernel knows.
-fn build(entries: u32) -> io::Result<IoUring> {
+fn build(entries: u32, restricted: bool) -> io::Result<IoUring> {
     let mut last = None;
     for shape in SHAPES {
-        match build_as(shape, entries) {
+        match build_as(shape, entries, restricted) {
             Ok(ring) => return Ok(ring),
             // EINVAL is how an older kernel says that it does not know a flag.
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => last = Some(error),
@@ -206,11 +206,29 @@ fn build(entries: u32) -> io::Result<IoUring> {
     Err(last.expect("there are shapes to try"))
 }
 
-fn build_as(shape: fn(&mut Builder), entries: u32) -> io::Result<IoUring> {
+/// The operations that [`entry_of`] and the ring itself use.
+const CARRIED: [u8; 7] = [
+    opcode::Nop::CODE,
+    opcode::PollAdd::CODE,
+    opcode::AsyncCancel::CODE,
+    opcode::Read::CODE,
+    opcode::Write::CODE,
+    opcode::Fsync::CODE,
+    opcode::Fallocate::CODE,
+];
+
+fn build_as(shape: fn(&mut Builder), entries: u32, restricted: bool) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
     builder.setup_clamp().setup_submit_all().setup_cqsize(entries.saturating_mul(4));
     shape(&mut builder);
-    builder.build(entries)
+    if !restricted {
+        return builder.build(entries);
+    }
+    let ring = builder.setup_r_disabled().build(entries)?;
+    // No registration is among them, so none is possible from here on, and no flag of an entry.
+    ring.submitter().register_restrictions(&mut CARRIED.map(Restriction::sqe_op))?;
+    ring.submitter().register_enable_rings()?;
+    Ok(ring)
 }
 
 /// The request for `operation`, whose pointers lead into the memory that it owns.
@@ -276,9 +294,9 @@ mod tests {
     #[test]
     fn every_shape_of_ring_carries_operations() {
         let file: Arc<OwnedFd> = Arc::new(std::fs::File::open("/proc/self/exe").expect("this program").into());
-        for shape in SHAPES {
+        for (shape, restricted) in SHAPES.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
             // A kernel or a sandbox without it is the business of another test.
-            let Ok(ring) = build_as(shape, 4) else { continue };
+            let Ok(ring) = build_as(shape, 4, restricted) else { continue };
             let mut ring = Ring::over(ring).expect("what can be built works");
             for _ in 0..20 {
                 let buf = Buf::zeroed(4096);
@@ -287,5 +305,40 @@ mod tests {
                 assert_eq!((landed.result, &buf[1..4]), (Ok(4096), &b"ELF"[..]));
             }
         }
+    }
+
+    /// What the kernel says to an operation that the reactor has no use for.
+    fn foreign(ring: &mut IoUring, entry: Entry) -> i32 {
+        // SAFETY: the callers' entries lead to memory that lives for the whole test, and the completion is awaited here.
+        unsafe { ring.submission().push(&entry) }.expect("there is room");
+        ring.submit_and_wait(1).expect("it is submitted");
+        ring.completion().next().expect("it has completed").result()
+    }
+
+    #[test]
+    fn restricted_ring_opens_nothing_connects_nowhere_and_takes_no_registration() {
+        let address =
+            libc::sockaddr_in { sin_family: 2, sin_port: 0, sin_addr: libc::in_addr { s_addr: 0 }, sin_zero: [0; 8] };
+        let socket = Fd(-1);
+        let (path, address_bytes) = (c"/etc/passwd".as_ptr(), size_of_val(&address) as u32);
+        let entries = || {
+            [
+                opcode::OpenAt::new(Fd(libc::AT_FDCWD), path).build(),
+                opcode::Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0).build(),
+                opcode::Connect::new(socket, (&raw const address).cast(), address_bytes).build(),
+            ]
+        };
+        let denied = -libc::EACCES;
+        let Ok(mut open) = build(4, false) else { return };
+        for entry in entries() {
+            assert_ne!(foreign(&mut open, entry), denied, "an open ring does it, or fails for another reason");
+        }
+        open.submitter().register_files_sparse(1).expect("an open ring takes registrations");
+        let mut restricted = build(4, true).expect("this kernel has rings, so it restricts them");
+        for entry in entries() {
+            assert_eq!(foreign(&mut restricted, entry), denied);
+        }
+        let refused = restricted.submitter().register_files_sparse(1).expect_err("it is restricted");
+        assert_eq!(refused.raw_os_error(), Some(libc::EACCES));
     }
 }

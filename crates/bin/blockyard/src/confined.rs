@@ -1,0 +1,119 @@
+//! The daemon beside its privileged helper: what it gives up, and how it asks for what it then cannot do (docs/adr/0019-process-model.md).
+//!
+//! `serve` calls [`Tie::hold`] first, [`confine`] when the state folder, the key and the socket are open and while there is one thread, and
+//! [`seal`] when the rings are there. Nothing here may read what comes from the network.
+
+mod calls;
+mod client;
+mod files;
+mod identity;
+#[cfg(debug_assertions)]
+pub mod probe;
+
+pub use client::Client;
+
+use crate::config::Config;
+use crate::user::User;
+use model::{Measure, MeasureReport, MeasureState, Refusal, code};
+use rustix::process::{
+    DumpableBehavior, Pid, Resource, Rlimit, Signal, getppid, set_dumpable_behavior, set_parent_process_death_signal,
+    setrlimit,
+};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+/// The end of the socket pair that leads to the helper.
+pub struct Tie {
+    helper: u32,
+    socket: OwnedFd,
+}
+
+impl Tie {
+    /// This process ends when its helper does, and has the socket that it was given as standard input.
+    ///
+    /// *Errors*: it was not started by a helper.
+    pub fn hold(helper: u32) -> Result<Self, Refusal> {
+        let failed = |error: std::io::Error| {
+            let hint = "start blockyard serve without --under";
+            Refusal::new(code::IO_FAILED, format!("there is no helper: {error}"), hint)
+        };
+        let tied = Self {
+            helper,
+            socket: rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3).map_err(|errno| failed(errno.into()))?,
+        };
+        rustix::net::sockopt::socket_type(&tied.socket).map_err(|errno| failed(errno.into()))?;
+        let null = File::open("/dev/null").map_err(failed)?;
+        rustix::stdio::dup2_stdin(&null).map_err(|errno| failed(errno.into()))?;
+        tied.renew().map_err(failed)?;
+        // It would be called after the link that it was started by.
+        let _ = rustix::thread::set_name(c"blockyard");
+        Ok(tied)
+    }
+
+    /// The kernel forgets the signal when the user changes.
+    fn renew(&self) -> std::io::Result<()> {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        let parent = getppid().map(Pid::as_raw_nonzero).and_then(|pid| u32::try_from(pid.get()).ok());
+        // It may have ended before the signal was asked for.
+        if parent == Some(self.helper) { Ok(()) } else { Err(std::io::Error::other("it has ended")) }
+    }
+
+    /// The daemon is the user of its configuration.
+    ///
+    /// *Errors*: the system does not let it.
+    pub fn become_user(&self, user: &User) -> Result<(), Refusal> {
+        let changed = user.take().and_then(|()| self.renew());
+        changed.map_err(|error| {
+            let hint = "start as root, or as that user, or leave user out of the configuration";
+            Refusal::new(code::CONFIG_INVALID, format!("the daemon cannot be user {}: {error}", user.name), hint)
+        })
+    }
+}
+
+/// A crash leaves no file of the memory, and no process of the same user may look into it: secrets and hosts' data are there.
+pub fn forbid_dumps() -> std::io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
+}
+
+/// This thread, and all that it starts, have no privileges, see no other files and make no other system calls. Rings are restricted where
+/// they are made, and [`seal`] ends that.
+pub fn confine(config: &Config) -> Vec<MeasureReport> {
+    let report = |measure, in_force: Result<Option<String>, String>| {
+        let (state, detail) = match in_force {
+            Ok(detail) => (MeasureState::InForce, detail),
+            Err(why) => (MeasureState::NotSupported, Some(why)),
+        };
+        if state == MeasureState::NotSupported {
+            tracing::warn!(measure = Measure::as_str(measure), why = detail.as_deref(), "the sandbox is incomplete");
+        }
+        MeasureReport { measure, state, detail }
+    };
+    let memory = report(Measure::Memory, forbid_dumps().map(|()| None).map_err(|error| error.to_string()));
+    let privileges = report(Measure::Privileges, identity::drop_privileges());
+    let landlock = report(Measure::Landlock, files::restrict(config));
+    let seccomp = report(Measure::Seccomp, calls::restrict().map(|()| None));
+    // Without seccomp a new ring would have no restriction.
+    let rings = match seccomp.state {
+        MeasureState::InForce => Ok(None),
+        _ => Err("seccomp does not stop it from making another ring".to_owned()),
+    };
+    vec![memory, privileges, landlock, seccomp, report(Measure::Rings, rings)]
+}
+
+/// No thread makes another ring, and none loosens a filter.
+///
+/// *Errors*: what the kernel says.
+pub fn seal() -> Result<(), String> {
+    calls::seal()
+}
+
+/// The measures of a daemon that is not confined.
+pub fn switched_off() -> Vec<MeasureReport> {
+    let off = |measure| {
+        // Core dumps are off in any case.
+        let state = if measure == Measure::Memory { MeasureState::InForce } else { MeasureState::SwitchedOff };
+        MeasureReport { measure, state, detail: None }
+    };
+    Measure::ALL.map(off).into()
+}

@@ -1,0 +1,182 @@
+//! The daemon's end of the socket pair: a request waits for the answer with its number.
+
+use control::{Program, Ran};
+use privilege::{ANSWER_BYTES_MAX, Answer, Mode, Outcome, Request, Verb};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, recvmsg, send};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, ErrorKind, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long an answer may take: longer than a program of the helper.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// The most that is read of what a program prints.
+const OUTPUT_BYTES_MAX: u64 = 1 << 20;
+
+type Answered = (Outcome, Option<OwnedFd>);
+
+/// What the daemon asks its helper through.
+pub struct Client {
+    socket: OwnedFd,
+    number: AtomicU32,
+    waiting: Mutex<HashMap<u32, Sender<Answered>>>,
+}
+
+impl Client {
+    /// Over this end, with a thread that reads it. The process ends when the other end is closed.
+    ///
+    /// *Errors*: no thread.
+    pub fn start(tie: super::Tie) -> io::Result<Arc<Self>> {
+        let client = Arc::new(Self { socket: tie.socket, number: AtomicU32::new(1), waiting: Mutex::default() });
+        let reader = client.clone();
+        std::thread::Builder::new().name("helper".to_owned()).spawn(move || {
+            let why = reader.read().map_or_else(|error| error.to_string(), |()| "it has ended".to_owned());
+            tracing::error!(why, "the privileged helper is gone; the daemon ends");
+            std::process::exit(1);
+        })?;
+        Ok(client)
+    }
+
+    /// Hands answers on until the helper is gone.
+    fn read(&self) -> io::Result<()> {
+        loop {
+            let Some((bytes, descriptor)) = receive(&self.socket)? else { return Ok(()) };
+            let answer = Answer::parse(&bytes).map_err(io::Error::other)?;
+            let waiting = self.waiting().remove(&answer.number);
+            // Nobody waits any more where the answer took too long.
+            let _ = waiting.map(|waiting| waiting.send((answer.outcome, descriptor)));
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u32, Sender<Answered>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has come of the verb. Blocks this thread.
+    ///
+    /// *Errors*: the system's error at the helper; `PermissionDenied` where its policy forbids it.
+    pub fn ask(&self, verb: Verb) -> io::Result<(Outcome, Option<OwnedFd>)> {
+        let request = Request { number: self.number.fetch_add(1, Ordering::Relaxed), verb };
+        if !request.fits() {
+            return Err(io::Error::new(ErrorKind::InvalidInput, "the path is empty, too long or has a zero"));
+        }
+        let (tell, told) = channel();
+        self.waiting().insert(request.number, tell);
+        let bytes = request.emit();
+        let sent = loop {
+            match send(&self.socket, &bytes, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                sent => break sent,
+            }
+        };
+        let answered = sent.map_err(io::Error::from).and_then(|_| {
+            told.recv_timeout(PATIENCE).map_err(|_| io::Error::new(ErrorKind::TimedOut, "the helper does not answer"))
+        });
+        let answered = answered.inspect_err(|_| drop(self.waiting().remove(&request.number)))?;
+        match answered {
+            (Outcome::Failed { errno }, _) => Err(io::Error::from_raw_os_error(errno)),
+            (Outcome::Refused { why }, _) => {
+                tracing::warn!(why, "the privileged helper refused a request");
+                Err(io::Error::new(ErrorKind::PermissionDenied, why))
+            }
+            done => Ok(done),
+        }
+    }
+
+    /// True when the helper answers. Blocks this thread.
+    pub fn answers(&self) -> bool {
+        // No disk: the answer is that it is none.
+        let asked = self.ask(Verb::Open { path: "/dev/null".into(), mode: Mode { write: false, direct: false } });
+        asked.err().and_then(|error| error.raw_os_error()) == Some(Errno::INVAL.raw_os_error())
+    }
+
+    fn descriptor(&self, verb: Verb) -> io::Result<OwnedFd> {
+        self.ask(verb)?.1.ok_or_else(|| io::Error::other("the helper sent no descriptor"))
+    }
+}
+
+impl uring::Privileged for Client {
+    fn open(&self, path: &str, write: bool, direct: bool) -> io::Result<OwnedFd> {
+        self.descriptor(Verb::Open { path: path.into(), mode: Mode { write, direct } })
+    }
+
+    fn bind(&self, address: SocketAddr, takes_ipv4: bool) -> io::Result<OwnedFd> {
+        self.descriptor(Verb::Bind { address, takes_ipv4 })
+    }
+
+    fn locate(&self, path: &str, on: bool) -> io::Result<()> {
+        self.ask(Verb::Locate { path: path.into(), on }).map(drop).map_err(|error| match error.raw_os_error() {
+            Some(errno) if errno == Errno::OPNOTSUPP.raw_os_error() => {
+                io::Error::new(ErrorKind::Unsupported, "its enclosure has no light that is known")
+            }
+            _ => error,
+        })
+    }
+}
+
+impl control::Privileged for Client {
+    fn run(&self, program: Program, path: &Path) -> io::Result<Ran> {
+        let contents = |program| Verb::Contents { path: path.into(), program };
+        let verb = match program {
+            Program::Smartctl => Verb::Health { path: path.into() },
+            Program::Wipefs => contents(privilege::Program::Wipefs),
+            Program::Blkid => contents(privilege::Program::Blkid),
+        };
+        let (Outcome::Ran { code }, Some(descriptor)) = self.ask(verb)? else {
+            return Err(io::Error::other("the helper sent no output"));
+        };
+        let mut output = Vec::new();
+        File::from(descriptor).take(OUTPUT_BYTES_MAX).read_to_end(&mut output)?;
+        Ok(Ran { code: Some(code).filter(|&code| code >= 0), output })
+    }
+
+    fn create(&self, path: &Path, bytes: u64) -> io::Result<()> {
+        self.ask(Verb::Create { path: path.into(), bytes }).map(drop)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.ask(Verb::Remove { path: path.into() }).map(drop)
+    }
+
+    fn bind(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        // As the system's own default: an IPv6 socket for every address takes IPv4 as well.
+        let takes_ipv4 = address.is_ipv6() && address.ip().is_unspecified();
+        self.descriptor(Verb::Bind { address, takes_ipv4 }).map(TcpListener::from)
+    }
+}
+
+/// The next packet, with a descriptor if one came; none at the end.
+fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, Option<OwnedFd>)>> {
+    let mut bytes = vec![0; ANSWER_BYTES_MAX + 1];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            received => break received?,
+        }
+    };
+    let mut descriptor = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut descriptors) = message {
+            descriptor = descriptors.next();
+        }
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    if received.flags.contains(ReturnFlags::CTRUNC) {
+        // Descriptors are short here; who asked hears that there is none.
+        descriptor = None;
+    }
+    bytes.truncate(received.bytes);
+    Ok(Some((bytes, descriptor)))
+}

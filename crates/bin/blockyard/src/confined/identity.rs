@@ -1,0 +1,41 @@
+//! What the daemon may not do any more: no capabilities, and no way to gain one.
+
+use rustix::io::Errno;
+use rustix::process::geteuid;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set, remove_capability_from_bounding_set,
+    set_capabilities, set_no_new_privs,
+};
+
+/// This thread has no capability and cannot gain one, nor can a program that it would start.
+///
+/// *Errors*: what the system refuses, as a sentence.
+pub(super) fn drop_privileges() -> Result<Option<String>, String> {
+    set_no_new_privs(true).map_err(|errno| format!("no_new_privs: {errno}"))?;
+    for number in 0..u64::BITS {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        match remove_capability_from_bounding_set(one) {
+            // No more capabilities than that.
+            Err(Errno::INVAL) => break,
+            // It needs CAP_SETPCAP; without privileges no_new_privs alone has the same effect.
+            Ok(()) | Err(Errno::PERM) => {}
+            Err(errno) => return Err(format!("bounding set: {errno}")),
+        }
+    }
+    match clear_ambient_capability_set() {
+        Ok(()) | Err(Errno::INVAL) => {}
+        Err(errno) => return Err(format!("ambient set: {errno}")),
+    }
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    let held = capabilities(None).map_err(|errno| format!("capabilities: {errno}"))?;
+    if held != none {
+        set_capabilities(None, none).map_err(|errno| format!("capabilities: {errno}"))?;
+    }
+    let user = geteuid();
+    Ok(Some(if user.is_root() {
+        "user root without capabilities".to_owned()
+    } else {
+        format!("user {}", user.as_raw())
+    }))
+}

@@ -1,0 +1,143 @@
+//! The verbs, each behind its policy.
+
+use super::policy::{Denial, Place, Policy, errno_of};
+use super::programs::Run;
+use privilege::{Mode, Outcome, Program, Verb};
+use rustix::fs::{Dev, OFlags};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Files of this many created ones are remembered for a removal, the latest.
+const CREATED_MAX: usize = 64;
+
+/// What is done for the daemon, and what was.
+pub(super) struct Verbs {
+    policy: Policy,
+    /// Block devices that were opened.
+    opened: BTreeSet<Dev>,
+    /// Device and inode of files that were created.
+    created: Vec<(u64, u64)>,
+}
+
+impl Verbs {
+    /// Nothing was done yet.
+    pub fn new(policy: Policy) -> Self {
+        Self { policy, opened: BTreeSet::new(), created: Vec::new() }
+    }
+
+    /// The program that the verb runs, or why it is not run; none for another verb.
+    pub fn program_of(&self, verb: &Verb) -> Option<Result<Run, Outcome>> {
+        let run = match verb {
+            Verb::Health { path } => self.device(path).map(|place| Run::smartctl(&whole_device(&place))),
+            Verb::Contents { path, program } => self.policy.place(path).map(|place| match program {
+                Program::Wipefs => Run::wipefs(&place.real),
+                Program::Blkid => Run::blkid(&place.real),
+            }),
+            _ => return None,
+        };
+        Some(run.map_err(outcome_of))
+    }
+
+    /// What has come of the verb, and a descriptor where it gives one.
+    pub fn act(&mut self, verb: &Verb) -> (Outcome, Option<OwnedFd>) {
+        let done = match verb {
+            Verb::Open { path, mode } => self.open(path, *mode).map(Some),
+            Verb::Create { path, bytes } => self.create(path, *bytes).map(|()| None),
+            Verb::Remove { path } => self.remove(path).map(|()| None),
+            Verb::Bind { address, takes_ipv4 } => self
+                .policy
+                .admit_port(*address)
+                .and_then(|()| uring::listen_on(*address, *takes_ipv4).map_err(|error| errno_of(&error).into()))
+                .map(Some),
+            Verb::Locate { path, on } => self.locate(path, *on).map(|()| None),
+            Verb::Health { .. } | Verb::Contents { .. } => unreachable!("they are programs"),
+        };
+        match done {
+            Ok(descriptor) => (Outcome::Done, descriptor),
+            Err(denial) => (outcome_of(denial), None),
+        }
+    }
+
+    fn open(&mut self, path: &Path, mode: Mode) -> Result<OwnedFd, Denial> {
+        let place = self.policy.place(path)?;
+        let mut flags = if mode.write { OFlags::RDWR } else { OFlags::RDONLY };
+        flags.set(OFlags::DIRECT, mode.direct);
+        // Nobody else: not mounted, in no array. Without it the daemon could write below a file system of the machine.
+        flags.set(OFlags::EXCL, !place.is_file());
+        let fd = place.open(flags)?;
+        if !place.is_file() {
+            self.opened.insert(place.stat.st_rdev);
+        }
+        Ok(fd)
+    }
+
+    fn create(&mut self, path: &Path, bytes: u64) -> Result<(), Denial> {
+        let real = self.policy.admit_new(path)?;
+        let made = || -> std::io::Result<(u64, u64)> {
+            let file = File::options().write(true).create_new(true).mode(0o600).open(&real)?;
+            let sized = file.set_len(bytes).and_then(|()| file.sync_all());
+            let named = sized.and_then(|()| File::open(real.parent().unwrap_or(Path::new("/")))?.sync_all());
+            if let Err(error) = named {
+                // The file is of no use to anybody; the error says what is wrong.
+                let _ = fs::remove_file(&real);
+                return Err(error);
+            }
+            file.metadata().map(|meta| (meta.dev(), meta.ino()))
+        };
+        let made = made().map_err(|error| errno_of(&error))?;
+        if self.created.len() == CREATED_MAX {
+            self.created.remove(0);
+        }
+        self.created.push(made);
+        Ok(())
+    }
+
+    fn remove(&mut self, path: &Path) -> Result<(), Denial> {
+        let real = self.policy.admit_new(path)?;
+        let meta = fs::symlink_metadata(&real).map_err(|error| errno_of(&error))?;
+        let at = self.created.iter().position(|&made| made == (meta.dev(), meta.ino()));
+        let at = at.ok_or_else(|| Denial::Policy(format!("{} was not created by the helper", real.display())))?;
+        fs::remove_file(&real).map_err(|error| errno_of(&error))?;
+        self.created.remove(at);
+        Ok(())
+    }
+
+    fn locate(&self, path: &Path, on: bool) -> Result<(), Denial> {
+        let place = self.device(path)?;
+        let real = place.real.to_str().ok_or(Errno::INVAL)?;
+        uring::locate(real, on).map_err(|error| match error.kind() {
+            std::io::ErrorKind::Unsupported => Errno::OPNOTSUPP.into(),
+            _ => errno_of(&error).into(),
+        })
+    }
+
+    /// A block device that was opened through this helper.
+    fn device(&self, path: &Path) -> Result<Place, Denial> {
+        let place = self.policy.place(path)?;
+        if !place.is_file() && self.opened.contains(&place.stat.st_rdev) {
+            return Ok(place);
+        }
+        Err(Denial::Policy(format!("{} is no disk that was opened by the helper", path.display())))
+    }
+}
+
+fn outcome_of(denial: Denial) -> Outcome {
+    match denial {
+        Denial::Policy(why) => Outcome::Refused { why },
+        Denial::System(errno) => Outcome::Failed { errno: errno.raw_os_error() },
+    }
+}
+
+/// The whole device that a partition is on.
+fn whole_device(place: &Place) -> PathBuf {
+    let whole = || {
+        let entry = fs::canonicalize(Path::new("/sys/class/block").join(place.real.file_name()?)).ok()?;
+        let whole = if entry.join("partition").exists() { entry.parent()?.file_name()? } else { entry.file_name()? };
+        Some(Path::new("/dev").join(whole))
+    };
+    whole().unwrap_or_else(|| place.real.clone())
+}

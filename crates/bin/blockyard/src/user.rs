@@ -1,0 +1,99 @@
+//! The user that the confined daemon runs as: `user` of the configuration. The helper gives it the state folder, the daemon becomes it.
+
+use model::{Refusal, code};
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, lchown};
+use std::path::Path;
+
+/// Users of a machine: the file has a line of at most some hundred bytes for each.
+const PASSWD_BYTES_MAX: u64 = 1 << 20;
+
+/// A user of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// As the configuration names it.
+    pub name: String,
+    uid: u32,
+    gid: u32,
+}
+
+impl User {
+    /// The user of this name in `/etc/passwd`.
+    ///
+    /// *Errors*: there is none.
+    pub fn find(name: &str) -> Result<Self, Refusal> {
+        let passwd = bounded::text_file(Path::new("/etc/passwd"), PASSWD_BYTES_MAX).unwrap_or_default();
+        Self::among(&passwd, name).ok_or_else(|| {
+            let message = format!("/etc/passwd has no user {}", bounded::quoted(name));
+            Refusal::new(code::CONFIG_INVALID, message, "create it, or correct user in the configuration")
+        })
+    }
+
+    fn among(passwd: &str, name: &str) -> Option<Self> {
+        let mut fields = passwd
+            .lines()
+            .map(|line| line.split(':'))
+            .find_map(|mut fields| (fields.next() == Some(name)).then_some(fields))?;
+        let (uid, gid) = (fields.nth(1)?.parse().ok()?, fields.next()?.parse().ok()?);
+        Some(Self { name: name.to_owned(), uid, gid })
+    }
+
+    /// This process, which has one thread, is that user, with no other groups.
+    pub fn take(&self) -> io::Result<()> {
+        if geteuid().as_raw() == self.uid {
+            return Ok(());
+        }
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        set_thread_groups(&[])?;
+        set_thread_res_gid(gid, gid, gid)?;
+        Ok(set_thread_res_uid(uid, uid, uid)?)
+    }
+}
+
+/// The folder of the state with all that is in it, its key and the folder of the socket are the user's. Only root calls it; symbolic links are
+/// not followed.
+///
+/// *Errors*: a file cannot be given away.
+pub fn prepare(user: &User, state: &Path, key: Option<&Path>, socket: &Path) -> io::Result<()> {
+    let own = |path: &Path| lchown(path, Some(user.uid), Some(user.gid));
+    if geteuid().as_raw() == user.uid {
+        return Ok(());
+    }
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
+    let mut folders = vec![state.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        own(&folder)?;
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            match entry.file_type()?.is_dir() {
+                true => folders.push(entry.path()),
+                false => own(&entry.path())?,
+            }
+        }
+    }
+    if let Some(key) = key.filter(|key| key.exists()) {
+        own(key)?;
+    }
+    match socket.parent().filter(|folder| !folder.exists()) {
+        Some(folder) => fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).and_then(|()| own(folder)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn user_is_found_by_its_whole_name() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/sh\nblock:x:7:8::/:/bin/false\nblockyard:x:100:101::/var:/bin/false\nodd:x:y\n";
+        let user = |name: &str| User::among(passwd, name).map(|user| (user.uid, user.gid));
+        assert_eq!(user("blockyard"), Some((100, 101)));
+        assert_eq!((user("root"), user("block")), (Some((0, 0)), Some((7, 8))));
+        assert_eq!((user("yard"), user("odd"), user("")), (None, None, None));
+    }
+}
