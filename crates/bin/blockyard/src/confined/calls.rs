@@ -1,7 +1,7 @@
 //! Which system calls the daemon makes: filters of seccomp. Everything else is refused with EPERM.
 //!
-//! The list is what the standard library, tokio, the C library and the data plane use, seen with `strace -fc` over `--test cli`. To find a call
-//! that is missing: `strace -f -e fault= -Z -p PID`, or run with `--no-sandbox` and compare (docs/operate/security.md).
+//! The list is what the standard library, tokio, the C library and the engine use; `--test cli` runs under it. To find a call that is
+//! missing: `strace -f -e fault= -Z -p PID`, or run with `--no-sandbox` and compare (docs/operate/security.md).
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,

@@ -205,7 +205,7 @@ fn session() -> SessionReport {
 pub fn without_speed(text: &str) -> String {
     let cut = |line: &str| {
         let (first, _) = line.split_once("  ").unwrap_or((line, ""));
-        if !first.is_empty() && [" running ", " stopped  "].iter().any(|state| line.contains(state)) {
+        if !first.is_empty() && [" running ", " stopped  ", " s   done "].iter().any(|state| line.contains(state)) {
             return format!("{first}  …");
         }
         for words in
