@@ -93,7 +93,7 @@ fn commands_print_what_they_have_always_printed() {
 /// The scrub that the command before has started is over: it is on every machine by the next command then, or on none.
 fn wait_for_scrub(lab: &Lab) {
     for _ in 0..300 {
-        if lab.run(&["pool", "scrub", "status", "tank"]).stdout.contains(" done ") {
+        if lab.run(&["pool", "scrub", "status", "tank", "-o", "table"]).stdout.contains(" done ") {
             return;
         }
         std::thread::sleep(Duration::from_millis(100));
