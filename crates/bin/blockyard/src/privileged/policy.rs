@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 /// Trees of the system. No file that stands for a disk lies there; block devices may.
-const SYSTEM: [&str; 16] = [
+const SYSTEM: [&str; 13] = [
     "/bin",
     "/boot",
     "/etc",
@@ -25,12 +25,12 @@ const SYSTEM: [&str; 16] = [
     "/sbin",
     "/sys",
     "/usr",
-    "/var/lib/dpkg",
-    "/var/lib/rpm",
-    "/var/lib/systemd",
     "/var/log",
     "/var/spool",
 ];
+
+/// The same below `/var/lib`: the databases of packages and of the service manager.
+const SYSTEM_STATE: [&str; 4] = ["apt", "dpkg", "rpm", "systemd"];
 
 /// A file that stands for a disk has at least this many bytes: lists of keys, users and jobs are smaller.
 const FILE_BYTES_MIN: u64 = 1 << 20;
@@ -129,8 +129,9 @@ impl Policy {
         if self.own.iter().any(|own| real.starts_with(own)) {
             return Err(Denial::Policy(format!("{} belongs to the array itself", real.display())));
         }
-        match SYSTEM.iter().find(|tree| real.starts_with(tree)) {
-            Some(tree) => Err(Denial::Policy(format!("{} lies below {tree}", real.display()))),
+        let state = SYSTEM_STATE.iter().map(|name| Path::new("/var/lib").join(name));
+        match SYSTEM.iter().map(PathBuf::from).chain(state).find(|tree| real.starts_with(tree)) {
+            Some(tree) => Err(Denial::Policy(format!("{} lies below {}", real.display(), tree.display()))),
             None => Ok(()),
         }
     }
