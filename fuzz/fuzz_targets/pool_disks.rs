@@ -7,6 +7,7 @@ mod image;
 mod no_failures;
 
 use block::{BlockDevice, Blocks, Buf, Extent, Lba, Stable, View, Written};
+use cluster::Node;
 use disk::{Change, Disk, now, pattern, structured};
 use image::{BLOCK, Image};
 use libfuzzer_sys::arbitrary::{self, Arbitrary};
@@ -16,7 +17,7 @@ use raid::{Array, Layout, Level, Options, Shape};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use volume::{
-    CreatePool, FoundPool, GroupPlan, GroupRecord, GroupRole, Lock, NewDisk, Node, Pool, Provisioning, SnapshotPlan,
+    CreatePool, FoundPool, GroupPlan, GroupRecord, GroupRole, Lock, NewDisk, Pool, Provisioning, SnapshotPlan,
     Standing, ThinPlan, Uuid, VolumePlan, Window, assemble, data_area, probe,
 };
 
