@@ -19,7 +19,7 @@ use engine::{
 };
 use model::{
     Access, Call, LocalAddress, NodeIdentity, Order, Refusal, Report, Secret, SessionActivity, TaskReport, VolumeId,
-    VolumeName, code,
+    VolumeName,
 };
 use shard::mailbox::{self, Receiver, Sender};
 use shard::{RangeLocks, World};
@@ -159,17 +159,9 @@ impl<W: World> IscsiFront<W> {
     }
 
     async fn clear_reservations(&self, volume: &VolumeName) -> Result<Report, Refusal> {
-        let VolumeHome { id, home, .. } = self.home_of(volume)?;
+        let VolumeHome { id, home, .. } = engine::home_of(&self.volumes, volume)?;
         let name = volume.clone();
         let cleared = self.shard.call(home, move |shard| reservations::clear_reservations(shard, id, name)).await;
         cleared.ok_or_else(conductor::engine_gone)?.map(Report::Volume)
-    }
-
-    /// Where the volume of an order is. The engine has looked it up before.
-    fn home_of(&self, volume: &VolumeName) -> Result<VolumeHome, Refusal> {
-        self.volumes.borrow().get(volume).copied().ok_or_else(|| {
-            let hint = "`blockyard volume list` shows the volumes";
-            Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {volume}"), hint)
-        })
     }
 }

@@ -1,6 +1,6 @@
 //! Where the volumes of open pools have their homes, as the conductor keeps it and front ends read it.
 
-use model::{VolumeId, VolumeName};
+use model::{Refusal, VolumeId, VolumeName, code};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,3 +18,13 @@ pub struct VolumeHome {
 
 /// The homes of all volumes, changed by the conductor alone.
 pub type VolumeHomes = Rc<RefCell<BTreeMap<VolumeName, VolumeHome>>>;
+
+/// The home of the volume `name`.
+///
+/// *Errors*: `VOLUME_UNKNOWN`.
+pub fn home_of(volumes: &VolumeHomes, name: &VolumeName) -> Result<VolumeHome, Refusal> {
+    volumes.borrow().get(name).copied().ok_or_else(|| {
+        let hint = "`blockyard volume list` shows the volumes";
+        Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {name}"), hint)
+    })
+}

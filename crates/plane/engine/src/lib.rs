@@ -23,7 +23,7 @@ mod seat;
 pub mod unit;
 
 pub use events::Events;
-pub use homes::{VolumeHome, VolumeHomes};
+pub use homes::{VolumeHome, VolumeHomes, home_of};
 pub use latency::Latencies;
 pub use limits::{Budget, Limits};
 pub use seat::{FrontShard, Seat, Ticket, Withdrawn, tickets};

@@ -101,6 +101,11 @@ pub fn newest(seen: &[Seen]) -> Option<&Claim> {
     seen.iter().map(|(_, claim)| claim).max_by_key(|claim| claim.age())
 }
 
+/// What was seen on `disk`.
+pub(crate) fn seen_on(seen: &[Seen], disk: Uuid) -> Option<&Claim> {
+    seen.iter().find(|(known, _)| *known == disk).map(|(_, claim)| claim)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

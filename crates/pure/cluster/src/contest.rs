@@ -1,6 +1,6 @@
 //! A claim while it is made and held: did somebody else claim at the same time, and is the own mark still there?
 
-use crate::claim::{Claim, Seen, newest};
+use crate::claim::{Claim, Seen, newest, seen_on};
 use uuid::Uuid;
 
 /// Finds the node that has moved since the pool was found as `found`, by all marks that each disk has now. A claim must not be made
@@ -9,7 +9,7 @@ use uuid::Uuid;
 pub fn contested_before<'a>(now: &'a [(Uuid, Vec<Claim>)], found: &[Seen]) -> Option<&'a Claim> {
     let newest_now = now.iter().filter_map(|(disk, marks)| Some((*disk, newest_mark(marks)?)));
     newest_now
-        .filter(|(disk, mark)| mark.is_life_after(known(found, *disk), newest(found)))
+        .filter(|(disk, mark)| mark.is_life_after(seen_on(found, *disk), newest(found)))
         .map(|(_, mark)| mark)
         .next()
 }
@@ -58,10 +58,6 @@ pub fn last_mark(own: &Claim, written: Option<u64>, marks: Option<&[Claim]>, is_
 
 fn newest_mark(marks: &[Claim]) -> Option<&Claim> {
     marks.iter().max_by_key(|mark| mark.age())
-}
-
-fn known(seen: &[Seen], disk: Uuid) -> Option<&Claim> {
-    seen.iter().find(|(known, _)| *known == disk).map(|(_, claim)| claim)
 }
 
 #[cfg(test)]

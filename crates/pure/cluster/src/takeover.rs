@@ -1,7 +1,6 @@
 //! May a node open a pool that was found: the decision table of import and start.
 
-use crate::claim::{Claim, Node, Seen, newest};
-use uuid::Uuid;
+use crate::claim::{Claim, Node, Seen, newest, seen_on};
 
 /// What a node may do with a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +33,7 @@ pub fn judge_takeover(now: &[Seen], earlier: Option<&[Seen]>, node: &Node, told:
     let Some(earlier) = earlier else { return Takeover::Watch };
     let owner = owner.clone();
     let is_us = owner.node == node.id;
-    let known = |disk: Uuid| earlier.iter().find(|(known, _)| *known == disk).map(|(_, claim)| claim);
-    let lives = |(disk, claim): &Seen| !claim.released && claim.is_life_after(known(*disk), newest(earlier));
+    let lives = |(disk, claim): &Seen| !claim.released && claim.is_life_after(seen_on(earlier, *disk), newest(earlier));
     if now.iter().any(lives) {
         Takeover::Owned { owner, is_us }
     } else if told || is_us {
@@ -55,6 +53,7 @@ pub fn must_be_watched(now: &[Seen], node: &Node) -> bool {
 mod tests {
     use super::*;
     use crate::claim::tests::{claim, node};
+    use uuid::Uuid;
 
     const DISKS: [Uuid; 2] = [Uuid::from_u128(10), Uuid::from_u128(11)];
 

@@ -35,7 +35,7 @@ impl<W: World> IscsiFront<W> {
         volume: &VolumeName,
         work: impl FnOnce(&IscsiShard<W>, Rc<ScsiUnit<W>>) -> Result<R, Refusal> + Send + 'static,
     ) -> Result<R, Refusal> {
-        let (home, name) = (self.home_of(volume)?, volume.clone());
+        let (home, name) = (engine::home_of(&self.volumes, volume)?, volume.clone());
         let done = self.shard.call(home.home, move |shard| async move {
             match shard.unit(home.id) {
                 Some(unit) => work(&shard, unit),

@@ -2,6 +2,7 @@
 
 use super::{Conductor, VolumeHome, engine_gone};
 use crate::backends::BackEnd;
+use crate::homes::home_of;
 use crate::unit;
 use model::{LatencyReport, Refusal, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
 use shard::World;
@@ -112,10 +113,7 @@ impl<W: World> Conductor<W> {
 
     pub(super) fn volume_home(&self, name: &VolumeName) -> Result<VolumeHome, Refusal> {
         self.admit_whole(name)?;
-        self.volumes.borrow().get(name).copied().ok_or_else(|| {
-            let hint = "`blockyard volume list` shows the volumes";
-            Refusal::new(code::VOLUME_UNKNOWN, format!("no volume is called {name}"), hint)
-        })
+        home_of(&self.volumes, name)
     }
 
     /// Admits the name of a volume that is to be made.
