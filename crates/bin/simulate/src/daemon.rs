@@ -16,16 +16,16 @@ const BUFFER_BYTES: u64 = 64 << 30;
 #[derive(Clone)]
 pub(crate) struct Daemon {
     post: Sender<Call>,
-    _seats: Rc<Seats>,
+    _seats: Rc<Shards>,
 }
 
-/// What the data plane has open. A pool and its seat hold each other for as long as a process lives, so what
+/// What the data plane has open. A pool and its shard hold each other for as long as a process lives, so what
 /// was killed is taken apart here.
-struct Seats(Vec<Rc<IscsiShard<BentWorld>>>);
+struct Shards(Vec<Rc<IscsiShard<BentWorld>>>);
 
-impl Drop for Seats {
+impl Drop for Shards {
     fn drop(&mut self) {
-        self.0.iter().for_each(|seat| seat.abandon());
+        self.0.iter().for_each(|shard| shard.abandon());
     }
 }
 
@@ -36,11 +36,11 @@ impl Daemon {
         let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES, cache_bytes });
         let (post, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
-        let mut seats = Vec::new();
+        let mut shards = Vec::new();
         for ticket in tickets::<BentWorld>(limits, &StreamOptions::default()) {
             let orders = if ticket.index == 0 { inbox.take() } else { None };
-            let seat = ticket.start(BentWorld::new(machine, plant));
-            seats.push(seat.clone());
+            let shard = ticket.start(BentWorld::new(machine, plant));
+            shards.push(shard.clone());
             if let Some(orders) = orders {
                 let (_, address_changes) = mailbox::channel();
                 let facts = Facts {
@@ -50,10 +50,10 @@ impl Daemon {
                     addresses: addresses(machine),
                     address_changes,
                 };
-                machine.spawn(conduct(seat, orders, facts));
+                machine.spawn(conduct(shard, orders, facts));
             }
         }
-        Self { post, _seats: Rc::new(Seats(seats)) }
+        Self { post, _seats: Rc::new(Shards(shards)) }
     }
 
     /// What the data plane answers; a refusal of `ENGINE_GONE` when it is not there any more.
@@ -69,7 +69,7 @@ impl Daemon {
     }
 }
 
-/// The machine has one daemon after another, and they have its seat.
+/// The machine has one daemon after another, and they have its shard.
 fn node() -> NodeIdentity {
     let name = "array".parse().expect("this is a name");
     NodeIdentity { id: NodeId::from_bytes([1; 16]), name, seat: [2; 16], machine: None }

@@ -7,7 +7,7 @@ use crate::repeats::Repeats;
 use crate::scsi_unit::{self, Done, Ran, ScsiUnit, TraceRoom, Units};
 use crate::turns::Turns;
 use engine::{
-    Limits, Seat,
+    Limits, ShardContext,
     peers::{Job, Peers, Resident, begin},
 };
 use model::{Host, Name, Target, VolumeId, event};
@@ -78,7 +78,7 @@ pub struct IscsiShard<W: World> {
     /// The bounds of everything.
     pub limits: Limits,
     /// The engine on this shard.
-    pub engine: Rc<Seat<W>>,
+    pub engine: Rc<ShardContext<W>>,
     /// Who is logged in, over all shards.
     pub registry: Registry,
     /// How connections are set up.
@@ -116,7 +116,7 @@ impl<W: World> Resident<W> for IscsiShard<W> {
 
 impl<W: World> IscsiShard<W> {
     /// The front end on the shard of `engine`, whose connections negotiate by `target_config`.
-    pub fn new(engine: Rc<Seat<W>>, shared: Shared<W>, target_config: iscsi::target::Config) -> Self {
+    pub fn new(engine: Rc<ShardContext<W>>, shared: Shared<W>, target_config: iscsi::target::Config) -> Self {
         let Shared { registry, stream_options, recordings, trace_room, peers } = shared;
         let repeats = |code| Repeats::told_to(engine.world.clone(), engine.events.clone(), code);
         Self {

@@ -6,7 +6,7 @@ use crate::recording::Recordings;
 use crate::registry::Registry;
 use crate::scsi_unit::TraceRoom;
 use engine::peers::Peers;
-use engine::{Limits, Seat};
+use engine::{Limits, ShardContext};
 use shard::mailbox::Receiver;
 use shard::{StreamOptions, World};
 use std::rc::Rc;
@@ -43,7 +43,7 @@ impl<W: World> Ticket<W> {
     /// Starts the engine's shard in `world`, and the front end on it.
     pub fn start(self, world: W) -> Rc<IscsiShard<W>> {
         let Self { engine, shared, inbox, .. } = self;
-        let engine = Seat::take(world.clone(), engine);
+        let engine = ShardContext::take(world.clone(), engine);
         let config = target_config(&engine.limits);
         let shard = Rc::new(IscsiShard::new(engine.clone(), shared, config));
         engine.add_front(Rc::new(Faces::new(&shard)));

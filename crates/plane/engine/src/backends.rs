@@ -1,7 +1,7 @@
 //! The back ends of volumes: what makes, resizes and removes the unit of each kind. Whatever differs between kinds is asked here,
 //! on the shard that is the volume's home; the conductor does not know them apart.
 
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use crate::{pool, unit};
 use model::{Backend, Refusal, Size, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
 use shard::World;
@@ -37,23 +37,23 @@ impl BackEnd {
     }
 
     /// Makes the volume, or opens it again; it serves.
-    pub async fn create<W: World>(self, seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
+    pub async fn create<W: World>(self, shard: Rc<ShardContext<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
         match self {
-            Self::Pool => pool::create_volume(seat, spec).await,
-            Self::Alone => unit::open_alone(seat, spec).await,
+            Self::Pool => pool::create_volume(shard, spec).await,
+            Self::Alone => unit::open_alone(shard, spec).await,
         }
     }
 
     /// Grows the volume to `size`, and tells its initiators.
     pub async fn resize<W: World>(
         self,
-        seat: Rc<Seat<W>>,
+        shard: Rc<ShardContext<W>>,
         (id, name): (VolumeId, VolumeName),
         size: Size,
     ) -> Result<VolumeReport, Refusal> {
         match self {
-            Self::Pool => pool::resize_volume(seat, name, size).await,
-            Self::Alone => unit::resize_alone(&seat, id, size).await,
+            Self::Pool => pool::resize_volume(shard, name, size).await,
+            Self::Alone => unit::resize_alone(&shard, id, size).await,
         }
     }
 
@@ -73,19 +73,23 @@ impl BackEnd {
     /// Sets the policy of a volume for which one was [admitted](Self::admit_policy).
     pub async fn set_policy<W: World>(
         self,
-        seat: Rc<Seat<W>>,
+        shard: Rc<ShardContext<W>>,
         name: VolumeName,
         policy: VolumePolicy,
     ) -> Result<VolumeReport, Refusal> {
         self.admit_policy(&name)?;
-        pool::set_policy(seat, name, policy).await
+        pool::set_policy(shard, name, policy).await
     }
 
     /// Removes the volume: it does not serve any more, and what a pool held of it is freed.
-    pub async fn remove<W: World>(self, seat: Rc<Seat<W>>, (id, name): (VolumeId, VolumeName)) -> Result<(), Refusal> {
+    pub async fn remove<W: World>(
+        self,
+        shard: Rc<ShardContext<W>>,
+        (id, name): (VolumeId, VolumeName),
+    ) -> Result<(), Refusal> {
         match self {
-            Self::Pool => pool::delete_volume(seat, name).await,
-            Self::Alone => unit::close_alone(&seat, id).await,
+            Self::Pool => pool::delete_volume(shard, name).await,
+            Self::Alone => unit::close_alone(&shard, id).await,
         }
     }
 }

@@ -15,7 +15,7 @@ mod volumes;
 use crate::front::FrontEnd;
 use crate::homes::{VolumeHome, VolumeHomes};
 use crate::pool::Taking;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use copies::Copies;
 use disks::KnownDisk;
 use model::{Call, DiskName, Name, NodeIdentity, Order, PoolId, Refusal, Report, Secret, code};
@@ -28,7 +28,7 @@ use std::rc::Rc;
 
 /// What the conductor knows: where everything has its home.
 pub struct Conductor<W: World> {
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     disks: RefCell<BTreeMap<DiskName, KnownDisk>>,
     pools: RefCell<BTreeMap<Name, PoolHome>>,
     volumes: VolumeHomes,
@@ -56,16 +56,16 @@ struct PoolHome {
 
 /// Answers the calls of `inbox` until an order to stop is done, or every sender is gone.
 pub async fn conduct<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     inbox: Receiver<Call>,
     facts: Facts,
     (volumes, front): (VolumeHomes, Rc<dyn FrontEnd>),
 ) {
-    seat.remotes.logins().set_node(&facts.node);
-    let conductor = Rc::new(Conductor::new(seat.clone(), facts, volumes, front));
+    shard.remotes.logins().set_node(&facts.node);
+    let conductor = Rc::new(Conductor::new(shard.clone(), facts, volumes, front));
     let (queue, changes) = mailbox::channel::<Call>();
     let worker = conductor.clone();
-    seat.world.spawn(async move {
+    shard.world.spawn(async move {
         while let Some(call) = changes.receive().await {
             worker.clone().take_turn(call).await;
         }
@@ -73,7 +73,7 @@ pub async fn conduct<W: World>(
     while let Some(call) = inbox.receive().await {
         if call.order.is_question() {
             let conductor = conductor.clone();
-            seat.world.spawn(async move {
+            shard.world.spawn(async move {
                 let answer = conductor.answer(&call.order).await;
                 call.answer(answer);
             });
@@ -99,11 +99,11 @@ pub struct Facts {
 }
 
 impl<W: World> Conductor<W> {
-    fn new(seat: Rc<Seat<W>>, facts: Facts, volumes: VolumeHomes, front: Rc<dyn FrontEnd>) -> Self {
+    fn new(shard: Rc<ShardContext<W>>, facts: Facts, volumes: VolumeHomes, front: Rc<dyn FrontEnd>) -> Self {
         let Facts { io, node, secret } = facts;
         Self {
-            started: seat.world.now(),
-            seat,
+            started: shard.world.now(),
+            shard,
             disks: RefCell::default(),
             pools: RefCell::default(),
             volumes,
@@ -127,7 +127,7 @@ impl<W: World> Conductor<W> {
         let taking = Taking { told: *force, accept_log_loss: *accept_log_loss, key: key.clone(), ..self.taking() };
         let begun = if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(*id, taking, *read_only) };
         match begun {
-            Ok(opening) => self.seat.world.clone().spawn(async move {
+            Ok(opening) => self.shard.world.clone().spawn(async move {
                 let opened = self.open_pool(opening).await;
                 call.answer(opened.map(Report::Pool));
             }),
@@ -203,7 +203,7 @@ impl<W: World> Conductor<W> {
 
     /// The shard that the next pool or volume has its home on.
     fn choose_home(&self) -> usize {
-        let home = self.next_home.get() % self.seat.limits.shards;
+        let home = self.next_home.get() % self.shard.limits.shards;
         self.next_home.set(home + 1);
         home
     }

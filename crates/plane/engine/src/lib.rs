@@ -19,12 +19,12 @@ mod overlay;
 pub mod peers;
 mod pool;
 mod remote;
-mod seat;
+mod shard_context;
 pub mod unit;
 
 pub use events::Events;
 pub use homes::{VolumeHome, VolumeHomes, home_of};
 pub use latency::Latencies;
 pub use limits::{Budget, Limits};
-pub use seat::{FrontShard, Seat, Ticket, Withdrawn, tickets};
+pub use shard_context::{FrontShard, ShardContext, Ticket, Withdrawn, tickets};
 pub use volume::{STATE_COPIES_AT, STATE_COPIES_BYTES, state_copies};

@@ -56,7 +56,7 @@ pub use volumes::{create_volume, delete_volume, resize_volume, set_policy};
 pub use widen::add_member;
 
 use crate::array::{Disk, Group, Watch};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks, IoError, IoErrorKind, Stable};
 use care::Care;
 use findings::Findings;
@@ -86,7 +86,7 @@ pub struct OpenPool<W: World> {
     pub id: PoolId,
     /// Its catalog, and everything that changes it.
     pub pool: volume::Pool<Disk<W>, Group<W>>,
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     groups: groups::Groups<W>,
     /// Why nothing is written to its disks, where that is so.
     read_only: OnceCell<String>,
@@ -197,7 +197,7 @@ pub struct Candidate {
 }
 
 impl<W: World> OpenPool<W> {
-    /// See [`Seat::abandon`].
+    /// See [`ShardContext::abandon`].
     pub(crate) fn abandon(&self) {
         self.pool.abandon();
     }
@@ -205,7 +205,7 @@ impl<W: World> OpenPool<W> {
     /// The pool over these groups, whose failures and findings it hears of from now on; its arrays do what they
     /// have to do when no command drives them.
     fn assembled(
-        seat: &Rc<Seat<W>>,
+        shard: &Rc<ShardContext<W>>,
         name: Name,
         id: PoolId,
         pool: volume::Pool<Disk<W>, Group<W>>,
@@ -221,7 +221,7 @@ impl<W: World> OpenPool<W> {
             name,
             id,
             pool,
-            seat: seat.clone(),
+            shard: shard.clone(),
             groups: groups.into_iter().collect(),
             read_only,
             overtaken,
@@ -239,8 +239,8 @@ impl<W: World> OpenPool<W> {
         });
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
-        pool.pool.spare_members(open::survives, pause_on(&seat.world));
-        pool.pool.carry_on_with(spawn_on(&seat.world));
+        pool.pool.spare_members(open::survives, pause_on(&shard.world));
+        pool.pool.carry_on_with(spawn_on(&shard.world));
         pool.watch_maps();
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
         pool
@@ -278,7 +278,7 @@ impl<W: World> OpenPool<W> {
 
     /// Runs `task` on the pool's home shard.
     pub fn spawn(&self, task: impl Future<Output = ()> + 'static) {
-        self.seat.world.spawn(task);
+        self.shard.world.spawn(task);
     }
 
     /// The places of all groups.
@@ -322,8 +322,8 @@ const LET_GO_MAX: Duration = Duration::from_secs(1);
 const LET_GO_STEP: Duration = Duration::from_millis(1);
 
 /// The pool `name`, which has its home here.
-fn find<W: World>(seat: &Seat<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusal> {
-    seat.pools.borrow().get(name).cloned().ok_or_else(|| {
+fn find<W: World>(shard: &ShardContext<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusal> {
+    shard.pools.borrow().get(name).cloned().ok_or_else(|| {
         let hint = "`blockyard pool list` shows the pools";
         Refusal::new(code::POOL_UNKNOWN, format!("no pool is called {name}"), hint)
     })
@@ -332,20 +332,20 @@ fn find<W: World>(seat: &Seat<W>, name: &Name) -> Result<Rc<OpenPool<W>>, Refusa
 /// Everything of the pool is stable, its groups are marked clean, and its disks are closed.
 ///
 /// What cannot be written any more is told, as an event, and the pool is closed all the same.
-pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusal> {
-    let pool = find(&seat, &name)?;
+pub async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(), Refusal> {
+    let pool = find(&shard, &name)?;
     let step = |step| pool.closing.set(Some(step));
     step("the work on its maps");
     pool.stop_tending().await;
     step("its rebuild, resync or scrub");
     pool.stop_work().await;
     step("what its cache has to write");
-    let units: Vec<_> = seat.units().values().filter(|unit| unit.name.pool() == Some(&name)).cloned().collect();
+    let units: Vec<_> = shard.units().values().filter(|unit| unit.name.pool() == Some(&name)).cloned().collect();
     for unit in units {
         unit.stop_sanitizing().await;
         pool.write_to_the_end(&unit).await;
     }
-    seat.withdraw_where(|unit| unit.name.pool() == Some(&name));
+    shard.withdraw_where(|unit| unit.name.pool() == Some(&name));
     step("its log device");
     pool.end_log().await;
     step("the commits of its maps");
@@ -373,34 +373,34 @@ pub async fn close<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusa
     step("the marks on its disks");
     pool.let_go().await;
     pool.parting.pull();
-    part_with(&seat, pool).await;
+    part_with(&shard, pool).await;
     Ok(())
 }
 
 /// The pool is not open here any more, and its disks can be opened again.
-async fn part_with<W: World>(seat: &Seat<W>, pool: Rc<OpenPool<W>>) {
-    seat.pools.borrow_mut().remove(&pool.name);
+async fn part_with<W: World>(shard: &ShardContext<W>, pool: Rc<OpenPool<W>>) {
+    shard.pools.borrow_mut().remove(&pool.name);
     let disks: Vec<Weak<_>> = pool.slots().into_iter().filter_map(|slot| Some(Rc::downgrade(&slot.disk?))).collect();
     drop(pool);
-    until_let_go(seat, &disks).await;
+    until_let_go(shard, &disks).await;
 }
 
 /// Nobody holds the disks any more: what was ended has a last turn first, and a command that a disk does not answer is not waited for.
-async fn until_let_go<W: World, D>(seat: &Seat<W>, disks: &[Weak<D>]) {
-    let end = seat.world.now() + LET_GO_MAX;
-    while disks.iter().any(|disk| disk.strong_count() > 0) && seat.world.now() < end {
-        seat.world.sleep(LET_GO_STEP).await;
+async fn until_let_go<W: World, D>(shard: &ShardContext<W>, disks: &[Weak<D>]) {
+    let end = shard.world.now() + LET_GO_MAX;
+    while disks.iter().any(|disk| disk.strong_count() > 0) && shard.world.now() < end {
+        shard.world.sleep(LET_GO_STEP).await;
     }
 }
 
 /// What the closing of the pool waits for; nothing where it is not being closed.
-pub fn closing_step<W: World>(seat: &Seat<W>, name: &Name) -> Option<&'static str> {
-    seat.pools.borrow().get(name)?.closing.get()
+pub fn closing_step<W: World>(shard: &ShardContext<W>, name: &Name) -> Option<&'static str> {
+    shard.pools.borrow().get(name)?.closing.get()
 }
 
 /// The pool is no more, and its disks are blank.
-pub async fn destroy<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refusal> {
-    let pool = find(&seat, &name)?;
+pub async fn destroy<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(), Refusal> {
+    let pool = find(&shard, &name)?;
     let volumes = pool.pool.space().volumes;
     if volumes > 0 {
         let message = format!("pool {name} has {volumes} volumes");
@@ -413,7 +413,7 @@ pub async fn destroy<W: World>(seat: Rc<Seat<W>>, name: Name) -> Result<(), Refu
     pool.stop_beating();
     let destroyed = pool.pool.clone().destroy().await;
     destroyed.map_err(|error| refusal(&error, &pool))?;
-    part_with(&seat, pool).await;
+    part_with(&shard, pool).await;
     Ok(())
 }
 

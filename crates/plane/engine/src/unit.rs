@@ -17,7 +17,7 @@ pub use store::Store;
 
 use crate::front::FrontUnit;
 use crate::latency::Latencies;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::IoError;
 use cache::Hold;
 use model::{
@@ -251,12 +251,12 @@ impl<W: World> Unit<W> {
     }
 
     /// Where commands are that nothing above holds, and the disk that they wait for, where one is known.
-    pub fn below(&self, seat: &Seat<W>) -> (TaskStage, Option<DiskName>) {
+    pub fn below(&self, shard: &ShardContext<W>) -> (TaskStage, Option<DiskName>) {
         match &self.backend {
             Backend::File { .. } => (TaskStage::Disk, None),
             Backend::Ram | Backend::Null => (TaskStage::Running, None),
             Backend::Pool { .. } => {
-                let pools = seat.pools.borrow();
+                let pools = shard.pools.borrow();
                 let pool = self.name.pool().and_then(|name| pools.get(name));
                 pool.map_or((TaskStage::Running, None), |pool| pool.where_commands_wait())
             }
@@ -311,37 +311,37 @@ impl<W: World> Drop for Spared<W> {
 pub const ACTIVITIES_MAX: usize = 128;
 
 /// What hosts have done with units at home here: the next ones after this one, in the order of their identities.
-pub fn activities<W: World>(seat: &Seat<W>, after: Option<VolumeId>) -> Vec<VolumeActivity> {
+pub fn activities<W: World>(shard: &ShardContext<W>, after: Option<VolumeId>) -> Vec<VolumeActivity> {
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-    let units = seat.units();
+    let units = shard.units();
     units.range((from, Bound::Unbounded)).take(ACTIVITIES_MAX).map(|(_, unit)| unit.activity()).collect()
 }
 
 /// The reports of all units at home here.
-pub fn reports<W: World>(seat: &Seat<W>) -> Vec<VolumeReport> {
-    let mut reports: Vec<VolumeReport> = seat.units().values().map(|unit| unit.report()).collect();
+pub fn reports<W: World>(shard: &ShardContext<W>) -> Vec<VolumeReport> {
+    let mut reports: Vec<VolumeReport> = shard.units().values().map(|unit| unit.report()).collect();
     reports.sort_by(|a, b| a.name.cmp(&b.name));
-    for (name, pool) in &*seat.pools.borrow() {
+    for (name, pool) in &*shard.pools.borrow() {
         // Sorted by name, those of one pool stand together.
         let of_pool = |report: &VolumeReport| report.name.pool() == Some(name);
         let first = reports.iter().position(of_pool).unwrap_or(reports.len());
         let count = reports[first..].iter().take_while(|report| of_pool(report)).count();
         pool.describe_space(&mut reports[first..first + count]);
     }
-    reports.extend(held_reports(seat));
+    reports.extend(held_reports(shard));
     reports
 }
 
 /// The volumes of the pools at home here that do not serve.
-pub fn held_reports<W: World>(seat: &Seat<W>) -> Vec<VolumeReport> {
-    seat.pools.borrow().values().flat_map(|pool| pool.held_reports()).collect()
+pub fn held_reports<W: World>(shard: &ShardContext<W>) -> Vec<VolumeReport> {
+    shard.pools.borrow().values().flat_map(|pool| pool.held_reports()).collect()
 }
 
 /// The report of one that is at home here.
-pub fn report<W: World>(seat: &Seat<W>, id: VolumeId, name: &VolumeName) -> Option<VolumeReport> {
-    let pools = seat.pools.borrow();
+pub fn report<W: World>(shard: &ShardContext<W>, id: VolumeId, name: &VolumeName) -> Option<VolumeReport> {
+    let pools = shard.pools.borrow();
     let pool = name.pool().and_then(|pool| pools.get(pool));
-    let Some(unit) = seat.unit(id) else {
+    let Some(unit) = shard.unit(id) else {
         return pool?.held_reports().into_iter().find(|held| held.name == *name);
     };
     let mut report = unit.report();

@@ -30,7 +30,7 @@ pub fn initiator(host: &str) -> String {
     format!("iqn.2026-11.io.blockyard:{host}")
 }
 
-/// The node of this number, on its seat.
+/// The node of this number, on its shard.
 pub fn identity(number: u8) -> NodeIdentity {
     NodeIdentity {
         id: NodeId::from_bytes([number; 16]),

@@ -1,7 +1,7 @@
 //! Where the commands of a unit are that have no answer yet. Nobody notes it as they go: it is found when somebody asks.
 
 use super::ScsiUnit;
-use engine::Seat;
+use engine::ShardContext;
 use model::{DiskName, TaskStage};
 use scsi::{NexusId, TaskStanding};
 use shard::World;
@@ -21,7 +21,7 @@ pub struct Place {
 
 impl<W: World> ScsiUnit<W> {
     /// Where its commands are.
-    pub fn places(&self, engine: &Seat<W>) -> Vec<Place> {
+    pub fn places(&self, engine: &ShardContext<W>) -> Vec<Place> {
         let standing = self.logical_unit.standing_tasks();
         if standing.is_empty() {
             return Vec::new();

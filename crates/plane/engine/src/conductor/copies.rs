@@ -67,9 +67,9 @@ impl<W: World> Conductor<W> {
         };
         let (from, to) = (self.pool_home(from)?.home, self.pool_home(to)?.home);
         let what = source.clone();
-        let original = self.at(from, move |seat| pool::offer_copy(seat, what, id)).await?;
+        let original = self.at(from, move |shard| pool::offer_copy(shard, what, id)).await?;
         let (name, like) = (target.clone(), original.clone());
-        let received = self.at(to, move |seat| pool::receive_copy(seat, name, id, like)).await;
+        let received = self.at(to, move |shard| pool::receive_copy(shard, name, id, like)).await;
         let copying = Copying { source: source.clone(), id, original, state: Arc::default(), from, to };
         if let Err(refusal) = received {
             self.withdraw(&copying).await;
@@ -78,9 +78,9 @@ impl<W: World> Conductor<W> {
         let report = copying.report(target);
         self.copies.running.borrow_mut().insert(target.clone(), copying.clone());
         let sentence = format!("{source} is being copied to {target}");
-        self.seat.raise(event::COPY_BEGAN, Subject::new(SubjectKind::Volume, target), sentence);
+        self.shard.raise(event::COPY_BEGAN, Subject::new(SubjectKind::Volume, target), sentence);
         let (conductor, target) = (self.clone(), target.clone());
-        self.seat.world.spawn(async move { conductor.copy(target, copying).await });
+        self.shard.world.spawn(async move { conductor.copy(target, copying).await });
         Ok(report)
     }
 
@@ -90,11 +90,11 @@ impl<W: World> Conductor<W> {
         let (id, to) = (*id, *to);
         let pool = source.pool().expect("it was admitted").clone();
         let (name, state) = (target.clone(), state.clone());
-        let sent = self.seat.call(*from, move |seat| pool::send_copy(seat, pool, id, name, to, state)).await;
+        let sent = self.shard.call(*from, move |shard| pool::send_copy(shard, pool, id, name, to, state)).await;
         let ended = match sent.unwrap_or(CopyEnd::Failed("the data plane is stopping".to_owned())) {
             CopyEnd::Whole(taken) => {
                 let name = target.clone();
-                match self.at(to, move |seat| pool::complete_copy(seat, name, id)).await {
+                match self.at(to, move |shard| pool::complete_copy(shard, name, id)).await {
                     Ok(_) => CopyEnd::Whole(taken),
                     Err(refusal) => CopyEnd::Failed(refusal.message),
                 }
@@ -103,7 +103,7 @@ impl<W: World> Conductor<W> {
         };
         if !matches!(ended, CopyEnd::Whole(_)) {
             let name = target.clone();
-            self.seat.call(to, move |seat| pool::abandon_copy(seat, name, id)).await;
+            self.shard.call(to, move |shard| pool::abandon_copy(shard, name, id)).await;
         }
         self.withdraw(&copying).await;
         if matches!(ended, CopyEnd::Whole(_)) {
@@ -117,12 +117,12 @@ impl<W: World> Conductor<W> {
             CopyEnd::Cancelled => (event::COPY_CANCELLED, format!("the copy of {source} to {target} was cancelled")),
             CopyEnd::Failed(why) => (event::COPY_FAILED, format!("{source} could not be copied to {target}: {why}")),
         };
-        self.seat.raise(code, Subject::new(SubjectKind::Volume, &target), sentence);
+        self.shard.raise(code, Subject::new(SubjectKind::Volume, &target), sentence);
     }
 
     async fn withdraw(&self, copying: &Copying) {
         let (pool, id) = (copying.source.pool().expect("it was admitted").clone(), copying.id);
-        self.seat.call(copying.from, move |seat| pool::withdraw_copy(seat, pool, id)).await;
+        self.shard.call(copying.from, move |shard| pool::withdraw_copy(shard, pool, id)).await;
     }
 
     /// The copy to this volume has ended, and what it has made is gone.

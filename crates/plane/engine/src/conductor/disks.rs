@@ -1,7 +1,7 @@
 //! The disks that are known by name: what they are, and which pool has them.
 
 use super::Conductor;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use crate::{inspect, locate, pool};
 use model::{
     DiskId, DiskName, DiskPathReport, DiskReport, DiskState, Label, Name, PoolId, PoolReport, Refusal, RemoteAddress,
@@ -24,9 +24,9 @@ pub(super) struct KnownDisk {
 impl<W: World> Conductor<W> {
     pub(super) async fn inspect_disk(&self, path: &str, remote: Option<&RemoteLogin>) -> Result<DiskReport, Refusal> {
         if let Some(login) = remote {
-            self.seat.remotes.logins().learn_unnamed(path, login.clone());
+            self.shard.remotes.logins().learn_unnamed(path, login.clone());
         }
-        inspect::look_at(&self.seat.remotes, path, true).await
+        inspect::look_at(&self.shard.remotes, path, true).await
     }
 
     pub(super) async fn open_disk(
@@ -39,12 +39,12 @@ impl<W: World> Conductor<W> {
             let hint = "choose another name, or remove that disk first";
             return Err(Refusal::new(code::NAME_TAKEN, format!("there is a disk {disk} already"), hint));
         }
-        let logins = self.seat.remotes.logins();
+        let logins = self.shard.remotes.logins();
         if RemoteAddress::is_remote(path) {
             let login = remote.cloned().unwrap_or_default();
             let force = login.force;
             logins.learn(path, disk, login);
-            if force && let Err(refusal) = self.seat.remotes.take(path).await {
+            if force && let Err(refusal) = self.shard.remotes.take(path).await {
                 logins.forget(path);
                 return Err(refusal);
             }
@@ -62,17 +62,17 @@ impl<W: World> Conductor<W> {
 
     /// What is at `path`. A member of a pool that can be opened for reading alone is known as well: its pool opens read-only.
     async fn look_at_disk(&self, path: &str) -> Result<DiskReport, Refusal> {
-        let refusal = match inspect::look_at(&self.seat.remotes, path, false).await {
+        let refusal = match inspect::look_at(&self.shard.remotes, path, false).await {
             Err(refusal) if refusal.code == code::DISK_UNREADABLE => refusal,
             looked => return looked,
         };
-        let readable = inspect::look_at(&self.seat.remotes, path, true).await;
+        let readable = inspect::look_at(&self.shard.remotes, path, true).await;
         readable.ok().filter(|report| matches!(report.label, Label::Ours { .. })).ok_or(refusal)
     }
 
     pub(super) async fn close_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
         let known = self.free_disk(disk).await?;
-        self.seat.remotes.logins().forget(&known.path);
+        self.shard.remotes.logins().forget(&known.path);
         self.disks.borrow_mut().remove(disk);
         Ok(())
     }
@@ -80,8 +80,8 @@ impl<W: World> Conductor<W> {
     pub(super) async fn erase_disk(&self, disk: &DiskName, pool: PoolId) -> Result<(), Refusal> {
         let known = self.free_disk(disk).await?;
         if matches!(known.report.label, Label::Ours { .. } | Label::Damaged) {
-            pool::admit_erasure(&self.seat, &self.taking(), (disk, &known.path), pool).await?;
-            inspect::erase(&self.seat.remotes, &known.path).await?;
+            pool::admit_erasure(&self.shard, &self.taking(), (disk, &known.path), pool).await?;
+            inspect::erase(&self.shard.remotes, &known.path).await?;
             self.look_again(disk).await;
         }
         Ok(())
@@ -89,26 +89,26 @@ impl<W: World> Conductor<W> {
 
     pub(super) fn locate_disk(&self, disk: &DiskName, on: bool) -> Result<(), Refusal> {
         let path = self.disks.borrow().get(disk).map(|known| known.path.clone());
-        locate::light(&self.seat.world, disk, &path.ok_or_else(|| unknown_disk(disk))?, on)
+        locate::light(&self.shard.world, disk, &path.ok_or_else(|| unknown_disk(disk))?, on)
     }
 
     pub(super) async fn blink_disk(&self, disk: &DiskName, seconds: u64) -> Result<(), Refusal> {
         let known = self.disks.borrow().get(disk).cloned().ok_or_else(|| unknown_disk(disk))?;
         if let Some((pool, id)) = known.member {
             let home = self.pool_home(&pool)?.home;
-            return self.at(home, move |seat| pool::blink(seat, pool, id, seconds)).await;
+            return self.at(home, move |shard| pool::blink(shard, pool, id, seconds)).await;
         }
         let opened =
-            inspect::open_as(&self.seat.remotes, &known.path, RemoteAddress::is_remote(&known.path), false).await?;
-        let world = self.seat.world.clone();
-        self.seat.world.spawn(async move { locate::blink(&world, &opened, seconds).await });
+            inspect::open_as(&self.shard.remotes, &known.path, RemoteAddress::is_remote(&known.path), false).await?;
+        let world = self.shard.world.clone();
+        self.shard.world.spawn(async move { locate::blink(&world, &opened, seconds).await });
         Ok(())
     }
 
     pub(super) async fn fail_disk(&self, disk: &DiskName) -> Result<PoolReport, Refusal> {
         let (pool, id) = self.member_of(disk)?;
         let home = self.pool_home(&pool)?.home;
-        self.at(home, move |seat| pool::fail_disk(seat, pool, id)).await
+        self.at(home, move |shard| pool::fail_disk(shard, pool, id)).await
     }
 
     pub(super) async fn replace_disk(
@@ -131,7 +131,7 @@ impl<W: World> Conductor<W> {
         };
         let candidate = pool::Candidate { name: replacement.clone(), path };
         let name = pool.clone();
-        let replaced = self.at(home, move |seat| pool::replace_disk(seat, name, id, candidate, force)).await;
+        let replaced = self.at(home, move |shard| pool::replace_disk(shard, name, id, candidate, force)).await;
         let (report, shown) = replaced?;
         self.learn_members(&report);
         self.look_again(replacement).await;
@@ -249,7 +249,7 @@ impl<W: World> Conductor<W> {
                 report.counters = *counted;
             }
         }
-        let paths = paths_of(&self.seat, &reports).await;
+        let paths = paths_of(&self.shard, &reports).await;
         for report in &mut reports {
             if let (Some(remote), Some(paths)) = (&mut report.remote, paths.get(&report.path)) {
                 remote.paths.clone_from(paths);
@@ -260,13 +260,16 @@ impl<W: World> Conductor<W> {
 }
 
 /// The paths of the remote disks that are open on any shard, by the path of the disk.
-async fn paths_of<W: World>(seat: &Rc<Seat<W>>, disks: &[DiskReport]) -> BTreeMap<String, Vec<DiskPathReport>> {
+async fn paths_of<W: World>(
+    shard: &Rc<ShardContext<W>>,
+    disks: &[DiskReport],
+) -> BTreeMap<String, Vec<DiskPathReport>> {
     let mut paths = BTreeMap::new();
     if !disks.iter().any(|disk| disk.remote.is_some()) {
         return paths;
     }
-    for home in 0..seat.limits.shards {
-        paths.extend(seat.call(home, |seat| async move { seat.remotes.reports() }).await.unwrap_or_default());
+    for home in 0..shard.limits.shards {
+        paths.extend(shard.call(home, |shard| async move { shard.remotes.reports() }).await.unwrap_or_default());
     }
     paths
 }

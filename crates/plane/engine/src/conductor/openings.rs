@@ -70,7 +70,7 @@ impl<W: World> Conductor<W> {
     pub(super) async fn open_pool(&self, opening: Opening) -> Result<PoolReport, Refusal> {
         let Opening(opening) = opening;
         let (id, home) = (opening.id, self.choose_home());
-        let opened = self.at(home, move |seat| pool::open(seat, opening)).await;
+        let opened = self.at(home, move |shard| pool::open(shard, opening)).await;
         let name = self.openings.under_way.borrow_mut().remove(&id).expect("it was begun");
         name.iter().for_each(|name| self.forget_members(name));
         if let Ok((report, volumes)) = &opened {

@@ -2,7 +2,7 @@
 
 use super::{Conductor, PoolHome, VolumeHome, engine_gone};
 use crate::pool::{self, Candidate};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use model::{
     DiskCounters, DiskName, GroupSpec, MemberSize, Name, PoolId, PoolReport, Refusal, RepairPolicy, Report,
     SpacePolicy, VolumeReport, VolumeState, code,
@@ -41,7 +41,7 @@ impl<W: World> Conductor<W> {
         let home = self.choose_home();
         let spec = pool::NewPool { name: name.clone(), id, groups: made, force };
         let taking = self.taking();
-        let report = self.at(home, move |seat| pool::create(seat, spec, taking)).await;
+        let report = self.at(home, move |shard| pool::create(shard, spec, taking)).await;
         match report {
             Ok(report) => {
                 self.enter_pool(&report, home, &[]);
@@ -64,9 +64,9 @@ impl<W: World> Conductor<W> {
                 format!("the state has {} bytes, and disks keep copies of {STATE_COPY_BYTES_MAX}", bytes.len());
             return Err(Refusal::new(code::LIMIT_REACHED, message, "back up the state folder"));
         }
-        for home in 0..self.seat.limits.shards {
+        for home in 0..self.shard.limits.shards {
             let bytes = bytes.clone();
-            self.seat.call(home, move |seat| async move { pool::keep_state(&seat, version, &bytes).await }).await;
+            self.shard.call(home, move |shard| async move { pool::keep_state(&shard, version, &bytes).await }).await;
         }
         Ok(Report::Done)
     }
@@ -75,7 +75,7 @@ impl<W: World> Conductor<W> {
     pub(super) async fn pool_key(&self, name: &Name) -> Result<Report, Refusal> {
         let home = self.pool_home(name)?.home;
         let (pool, secret) = (name.clone(), self.secret.clone());
-        let (id, key) = self.at(home, move |seat| pool::key_of(seat, pool, secret)).await?;
+        let (id, key) = self.at(home, move |shard| pool::key_of(shard, pool, secret)).await?;
         Ok(Report::PoolKey(id, key))
     }
 
@@ -89,7 +89,7 @@ impl<W: World> Conductor<W> {
         let GroupSpec { level, chunk, integrity, member_size, .. } = *group;
         let made = pool::NewGroup { level, chunk, integrity, member_size, disks };
         let pool = name.clone();
-        let report = self.at(home, move |seat| pool::add_group(seat, pool, made, force)).await;
+        let report = self.at(home, move |shard| pool::add_group(shard, pool, made, force)).await;
         if let Ok(report) = &report {
             self.learn_members(report);
         }
@@ -109,7 +109,7 @@ impl<W: World> Conductor<W> {
         let home = self.pool_home(name)?.home;
         let candidate = Candidate { name: disk.clone(), path: self.free_disk(disk).await?.path };
         let pool = name.clone();
-        let report = self.at(home, move |seat| pool::add_member(seat, pool, group, candidate, force)).await;
+        let report = self.at(home, move |shard| pool::add_member(shard, pool, group, candidate, force)).await;
         if let Ok(report) = &report {
             self.learn_members(report);
         }
@@ -124,7 +124,7 @@ impl<W: World> Conductor<W> {
         member_size: MemberSize,
     ) -> Result<PoolReport, Refusal> {
         let name = name.clone();
-        self.at(self.pool_home(&name)?.home, move |seat| pool::grow(seat, name, group, member_size)).await
+        self.at(self.pool_home(&name)?.home, move |shard| pool::grow(shard, name, group, member_size)).await
     }
 
     pub(super) async fn add_log(&self, name: &Name, disks: &[DiskName], force: bool) -> Result<PoolReport, Refusal> {
@@ -134,7 +134,7 @@ impl<W: World> Conductor<W> {
             free.push(Candidate { name: disk.clone(), path: self.free_disk(disk).await?.path });
         }
         let (new, pool) = (pool::NewLog { disks: free, force }, name.clone());
-        let report = self.at(home, move |seat| pool::add_log(seat, pool, new)).await;
+        let report = self.at(home, move |shard| pool::add_log(shard, pool, new)).await;
         if let Ok(report) = &report {
             self.learn_members(report);
         }
@@ -148,7 +148,7 @@ impl<W: World> Conductor<W> {
         let home = self.pool_home(name)?.home;
         let pool = name.clone();
         let before = self.members_of(name);
-        let (report, shown) = self.at(home, move |seat| pool::remove_log(seat, pool, lost)).await?;
+        let (report, shown) = self.at(home, move |shard| pool::remove_log(shard, pool, lost)).await?;
         self.learn_members(&report);
         for disk in &before {
             self.look_again(disk).await;
@@ -165,7 +165,7 @@ impl<W: World> Conductor<W> {
         self.volumes.borrow_mut().retain(|volume, _| volume.pool() != Some(name));
         self.publish_volumes().await;
         let pool = name.clone();
-        self.at(home, move |seat| pool::close(seat, pool)).await?;
+        self.at(home, move |shard| pool::close(shard, pool)).await?;
         self.forget_pool(name).await;
         Ok(())
     }
@@ -173,7 +173,7 @@ impl<W: World> Conductor<W> {
     pub(super) async fn destroy_pool(&self, name: &Name) -> Result<(), Refusal> {
         let home = self.pool_home(name)?.home;
         let pool = name.clone();
-        self.at(home, move |seat| pool::destroy(seat, pool)).await?;
+        self.at(home, move |shard| pool::destroy(shard, pool)).await?;
         self.forget_pool(name).await;
         Ok(())
     }
@@ -197,27 +197,27 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn set_repair(&self, name: &Name, policy: &RepairPolicy) -> Result<PoolReport, Refusal> {
         let (name, policy) = (name.clone(), policy.clone());
-        self.at(self.pool_home(&name)?.home, move |seat| pool::set_repair(seat, name, policy)).await
+        self.at(self.pool_home(&name)?.home, move |shard| pool::set_repair(shard, name, policy)).await
     }
 
     pub(super) async fn set_space(&self, name: &Name, policy: SpacePolicy) -> Result<PoolReport, Refusal> {
         let name = name.clone();
-        self.at(self.pool_home(&name)?.home, move |seat| pool::set_space(seat, name, policy)).await
+        self.at(self.pool_home(&name)?.home, move |shard| pool::set_space(shard, name, policy)).await
     }
 
     pub(super) async fn start_scrub(&self, name: &Name, repairs: bool) -> Result<PoolReport, Refusal> {
         let name = name.clone();
-        self.at(self.pool_home(&name)?.home, move |seat| pool::start_scrub(seat, name, repairs)).await
+        self.at(self.pool_home(&name)?.home, move |shard| pool::start_scrub(shard, name, repairs)).await
     }
 
     pub(super) async fn stop_scrub(&self, name: &Name) -> Result<PoolReport, Refusal> {
         let name = name.clone();
-        self.at(self.pool_home(&name)?.home, move |seat| pool::stop_scrub(seat, name)).await
+        self.at(self.pool_home(&name)?.home, move |shard| pool::stop_scrub(shard, name)).await
     }
 
     pub(super) async fn hold_scrub(&self, name: &Name, held: bool) -> Result<PoolReport, Refusal> {
         let name = name.clone();
-        self.at(self.pool_home(&name)?.home, move |seat| pool::hold_scrub(seat, name, held)).await
+        self.at(self.pool_home(&name)?.home, move |shard| pool::hold_scrub(shard, name, held)).await
     }
 
     pub(super) fn enter_pool(&self, report: &PoolReport, home: usize, volumes: &[VolumeReport]) {
@@ -248,8 +248,9 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn pool_reports(&self) -> Vec<PoolReport> {
         let mut reports = Vec::new();
-        for home in 0..self.seat.limits.shards {
-            reports.extend(self.seat.call(home, |seat| async move { pool::reports(&seat) }).await.unwrap_or_default());
+        for home in 0..self.shard.limits.shards {
+            reports
+                .extend(self.shard.call(home, |shard| async move { pool::reports(&shard) }).await.unwrap_or_default());
         }
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         reports
@@ -257,8 +258,8 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn disk_counters(&self) -> BTreeMap<DiskName, DiskCounters> {
         let mut counters = BTreeMap::new();
-        for home in 0..self.seat.limits.shards {
-            let here = self.seat.call(home, |seat| async move { pool::disk_counters(&seat) }).await;
+        for home in 0..self.shard.limits.shards {
+            let here = self.shard.call(home, |shard| async move { pool::disk_counters(&shard) }).await;
             counters.extend(here.unwrap_or_default());
         }
         counters
@@ -268,12 +269,12 @@ impl<W: World> Conductor<W> {
     pub(super) async fn at<R, F>(
         &self,
         home: usize,
-        work: impl FnOnce(Rc<Seat<W>>) -> F + Send + 'static,
+        work: impl FnOnce(Rc<ShardContext<W>>) -> F + Send + 'static,
     ) -> Result<R, Refusal>
     where
         R: Send + 'static,
         F: Future<Output = Result<R, Refusal>> + 'static,
     {
-        self.seat.call(home, work).await.unwrap_or_else(|| Err(engine_gone()))
+        self.shard.call(home, work).await.unwrap_or_else(|| Err(engine_gone()))
     }
 }

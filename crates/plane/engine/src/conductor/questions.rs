@@ -20,24 +20,24 @@ impl<W: World> Conductor<W> {
             Order::CheckPool { pool, repair, accept_loss } => {
                 let (pool, repair, accept_loss) = (pool.clone(), *repair, *accept_loss);
                 let home = self.pool_home(&pool)?.home;
-                Report::Check(self.at(home, move |seat| crate::pool::check(seat, pool, repair, accept_loss)).await?)
+                Report::Check(self.at(home, move |shard| crate::pool::check(shard, pool, repair, accept_loss)).await?)
             }
             Order::DumpPool { pool } => {
                 let pool = pool.clone();
                 let home = self.pool_home(&pool)?.home;
-                Report::Text(self.at(home, move |seat| crate::pool::dump(seat, pool)).await?)
+                Report::Text(self.at(home, move |shard| crate::pool::dump(shard, pool)).await?)
             }
             Order::Activity => Report::Activity(self.activity().await),
             Order::Latencies { volume } => Report::Latencies(self.latencies(volume).await?),
             Order::KeepState { version, bytes } => self.keep_state(*version, bytes).await?,
             Order::SetReadCache { bytes } => {
-                let of_shard = self.seat.limits.read_cache_bytes_of(*bytes);
-                for home in 0..self.seat.limits.shards {
-                    self.seat.call(home, move |seat| async move { seat.cache.reads.set_bytes_max(of_shard) }).await;
+                let of_shard = self.shard.limits.read_cache_bytes_of(*bytes);
+                for home in 0..self.shard.limits.shards {
+                    self.shard.call(home, move |shard| async move { shard.cache.reads.set_bytes_max(of_shard) }).await;
                 }
                 Report::Done
             }
-            Order::NextEvents => Report::Events(self.seat.events.next().await),
+            Order::NextEvents => Report::Events(self.shard.events.next().await),
             _ if order.is_for_front_ends() => {
                 order.volume_for_front_ends().map(|volume| self.volume_home(volume)).transpose()?;
                 return self.front.clone().carry_out(order.clone()).await;
@@ -47,12 +47,12 @@ impl<W: World> Conductor<W> {
     }
 
     fn engine_report(&self) -> EngineReport {
-        let limits = &self.seat.limits;
+        let limits = &self.shard.limits;
         let totals = self.front.totals();
         EngineReport {
             shards: u32::try_from(limits.shards).unwrap_or(u32::MAX),
             io: self.io.clone(),
-            uptime_seconds: self.seat.world.now().since(self.started).as_secs(),
+            uptime_seconds: self.shard.world.now().since(self.started).as_secs(),
             sessions: u32::try_from(totals.sessions).unwrap_or(u32::MAX),
             commands: totals.commands,
             read_bytes: totals.read_bytes,
@@ -64,10 +64,10 @@ impl<W: World> Conductor<W> {
 
     async fn activity(&self) -> Activity {
         let mut volumes = Vec::new();
-        for home in 0..self.seat.limits.shards {
+        for home in 0..self.shard.limits.shards {
             let mut after = None;
             loop {
-                let next = self.seat.call(home, move |seat| async move { unit::activities(&seat, after) });
+                let next = self.shard.call(home, move |shard| async move { unit::activities(&shard, after) });
                 let next = next.await.unwrap_or_default();
                 after = next.last().map(|volume| volume.id);
                 let is_last = next.len() < unit::ACTIVITIES_MAX;

@@ -20,13 +20,13 @@ impl<W: World> Conductor<W> {
             return Err(Refusal::new(code::POOLS_DIFFER, message, "make the snapshots of each pool by themselves"));
         }
         let (pool, snapshots) = (first.clone(), snapshots.to_vec());
-        self.at(self.pool_home(&pool)?.home, move |seat| pool::create_snapshots(seat, pool, snapshots, lock)).await
+        self.at(self.pool_home(&pool)?.home, move |shard| pool::create_snapshots(shard, pool, snapshots, lock)).await
     }
 
     pub(super) async fn delete_snapshot(&self, name: &SnapshotName) -> Result<(), Refusal> {
         self.admit_not_copied(name)?;
         let name = name.clone();
-        self.at(self.home_of(&name)?, move |seat| pool::delete_snapshot(seat, name)).await
+        self.at(self.home_of(&name)?, move |shard| pool::delete_snapshot(shard, name)).await
     }
 
     pub(super) async fn lock_snapshot(
@@ -35,7 +35,7 @@ impl<W: World> Conductor<W> {
         lock: SnapshotLock,
     ) -> Result<Vec<SnapshotReport>, Refusal> {
         let name = name.clone();
-        self.at(self.home_of(&name)?, move |seat| pool::lock_snapshot(seat, name, lock)).await
+        self.at(self.home_of(&name)?, move |shard| pool::lock_snapshot(shard, name, lock)).await
     }
 
     pub(super) async fn clone_snapshot(&self, new: pool::NewClone) -> Result<VolumeReport, Refusal> {
@@ -45,7 +45,7 @@ impl<W: World> Conductor<W> {
         }
         self.admit_name(&new.name)?;
         let home = self.home_of(&new.snapshot)?;
-        let report = self.at(home, move |seat| pool::clone_snapshot(seat, new)).await?;
+        let report = self.at(home, move |shard| pool::clone_snapshot(shard, new)).await?;
         self.volumes.borrow_mut().insert(report.name.clone(), VolumeHome { id: report.id, home, serves: true });
         self.publish_volumes().await;
         Ok(report)
@@ -53,13 +53,13 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn roll_back(&self, name: &SnapshotName, in_use: bool) -> Result<VolumeReport, Refusal> {
         let name = name.clone();
-        self.at(self.home_of(&name)?, move |seat| pool::roll_back(seat, name, in_use)).await
+        self.at(self.home_of(&name)?, move |shard| pool::roll_back(shard, name, in_use)).await
     }
 
     pub(super) async fn snapshot_reports(&self) -> Vec<SnapshotReport> {
         let mut reports = Vec::new();
-        for home in 0..self.seat.limits.shards {
-            let here = self.seat.call(home, |seat| async move { pool::snapshots(&seat) }).await;
+        for home in 0..self.shard.limits.shards {
+            let here = self.shard.call(home, |shard| async move { pool::snapshots(&shard) }).await;
             reports.extend(here.unwrap_or_default());
         }
         // The snapshots of a volume stay in their order, the oldest first.

@@ -5,7 +5,7 @@
 //! recovered when it is opened again.
 
 use super::{Conductor, PoolHome};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use cluster::WATCH;
 use futures_util::future::{Either, select};
 use model::{Name, Refusal, Report, TaskReport, code};
@@ -61,7 +61,7 @@ impl<W: World> Conductor<W> {
             unended.push("pools that are being opened".to_owned());
         }
         self.close_pools(&mut unended).await;
-        if self.within(REMOTES_MAX, close_remotes(&self.seat)).await.is_none() {
+        if self.within(REMOTES_MAX, close_remotes(&self.shard)).await.is_none() {
             tracing::warn!(
                 "targets of remote disks do not answer; keys stay registered, and are replaced at the next start"
             );
@@ -76,13 +76,13 @@ impl<W: World> Conductor<W> {
     }
 
     async fn close_pools(&self, unended: &mut Vec<String>) {
-        let end = self.seat.world.now() + POOLS_MAX;
+        let end = self.shard.world.now() + POOLS_MAX;
         let pools: Vec<(Name, PoolHome)> =
             self.pools.borrow().iter().map(|(name, &home)| (name.clone(), home)).collect();
         for (name, PoolHome { home, .. }) in pools {
             let pool = name.clone();
-            let closing = self.seat.call(home, move |seat| crate::pool::close(seat, pool));
-            match self.within(end.since(self.seat.world.now()), closing).await {
+            let closing = self.shard.call(home, move |shard| crate::pool::close(shard, pool));
+            match self.within(end.since(self.shard.world.now()), closing).await {
                 Some(Some(Err(refusal))) => {
                     let what = "the pool was not closed cleanly; it is resynced when it is opened";
                     tracing::warn!(pool = %name, %refusal, "{what}");
@@ -100,13 +100,13 @@ impl<W: World> Conductor<W> {
     /// What the closing of the pool waits for, as far as its shard can say.
     async fn closing_step(&self, name: &Name, home: usize) -> &'static str {
         let pool = name.clone();
-        let asked = self.seat.call(home, move |seat| async move { crate::pool::closing_step(&seat, &pool) });
+        let asked = self.shard.call(home, move |shard| async move { crate::pool::closing_step(&shard, &pool) });
         let answer = self.within(Duration::from_secs(1), asked).await;
         answer.flatten().flatten().unwrap_or("its shard, which does not answer")
     }
 
     async fn within<T>(&self, most: Duration, work: impl Future<Output = T>) -> Option<T> {
-        match select(pin!(work), pin!(self.seat.world.sleep(most))).await {
+        match select(pin!(work), pin!(self.shard.world.sleep(most))).await {
             Either::Left((done, _)) => Some(done),
             Either::Right(_) => None,
         }
@@ -114,9 +114,9 @@ impl<W: World> Conductor<W> {
 }
 
 /// The remote disks of all shards have unregistered their keys and logged out.
-async fn close_remotes<W: World>(seat: &Rc<Seat<W>>) {
-    for home in 0..seat.limits.shards {
-        seat.call(home, |seat| async move { seat.remotes.all_closed().await }).await;
+async fn close_remotes<W: World>(shard: &Rc<ShardContext<W>>) {
+    for home in 0..shard.limits.shards {
+        shard.call(home, |shard| async move { shard.remotes.all_closed().await }).await;
     }
 }
 

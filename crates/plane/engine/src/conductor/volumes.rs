@@ -19,7 +19,7 @@ impl<W: World> Conductor<W> {
             Some(pool) if backend == BackEnd::Pool => self.pool_home(pool)?.home,
             _ => self.choose_home(),
         };
-        let report = self.at(home, move |seat| backend.create(seat, spec)).await?;
+        let report = self.at(home, move |shard| backend.create(shard, spec)).await?;
         self.volumes.borrow_mut().insert(name, VolumeHome { id, home, serves: true });
         self.publish_volumes().await;
         Ok(report)
@@ -27,11 +27,11 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn resize_volume(&self, name: &VolumeName, size: Size) -> Result<VolumeReport, Refusal> {
         let VolumeHome { id, home, .. } = self.volume_home(name)?;
-        if size.bytes() > self.seat.limits.volume_bytes_max {
+        if size.bytes() > self.shard.limits.volume_bytes_max {
             return Err(self.too_large(size));
         }
         let (backend, name) = (BackEnd::of_name(name), name.clone());
-        self.at(home, move |seat| backend.resize(seat, (id, name), size)).await
+        self.at(home, move |shard| backend.resize(shard, (id, name), size)).await
     }
 
     pub(super) async fn set_volume_policy(
@@ -42,7 +42,7 @@ impl<W: World> Conductor<W> {
         let VolumeHome { home, .. } = self.volume_home(name)?;
         let (backend, name) = (BackEnd::of_name(name), name.clone());
         backend.admit_policy(&name)?;
-        self.at(home, move |seat| backend.set_policy(seat, name, policy)).await
+        self.at(home, move |shard| backend.set_policy(shard, name, policy)).await
     }
 
     pub(super) async fn delete_volume(&self, name: &VolumeName) -> Result<(), Refusal> {
@@ -56,7 +56,7 @@ impl<W: World> Conductor<W> {
             ));
         }
         let (backend, volume) = (BackEnd::of_name(name), name.clone());
-        self.at(home, move |seat| backend.remove(seat, (id, volume))).await?;
+        self.at(home, move |shard| backend.remove(shard, (id, volume))).await?;
         self.volumes.borrow_mut().remove(name);
         self.publish_volumes().await;
         Ok(())
@@ -64,8 +64,9 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn volume_reports(&self) -> Vec<VolumeReport> {
         let mut reports = Vec::new();
-        for home in 0..self.seat.limits.shards {
-            reports.extend(self.seat.call(home, |seat| async move { unit::reports(&seat) }).await.unwrap_or_default());
+        for home in 0..self.shard.limits.shards {
+            reports
+                .extend(self.shard.call(home, |shard| async move { unit::reports(&shard) }).await.unwrap_or_default());
         }
         let copies = self.copy_reports();
         reports.retain(|report| copies.iter().all(|copy| copy.name != report.name));
@@ -77,9 +78,9 @@ impl<W: World> Conductor<W> {
     /// The volumes of open pools that do not serve.
     pub(super) async fn held_volumes(&self) -> Vec<VolumeReport> {
         let mut held = Vec::new();
-        for home in 0..self.seat.limits.shards {
+        for home in 0..self.shard.limits.shards {
             held.extend(
-                self.seat.call(home, |seat| async move { unit::held_reports(&seat) }).await.unwrap_or_default(),
+                self.shard.call(home, |shard| async move { unit::held_reports(&shard) }).await.unwrap_or_default(),
             );
         }
         held.sort_by(|a, b| a.name.cmp(&b.name));
@@ -99,14 +100,14 @@ impl<W: World> Conductor<W> {
         }
         let VolumeHome { id, home, .. } = self.volumes.borrow().get(name).copied()?;
         let name = name.clone();
-        self.seat.call(home, move |seat| async move { unit::report(&seat, id, &name) }).await.flatten()
+        self.shard.call(home, move |shard| async move { unit::report(&shard, id, &name) }).await.flatten()
     }
 
     /// How long the commands of the volume took.
     pub(super) async fn latencies(&self, name: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {
         let home = self.volume_home(name)?;
-        let told = self.seat.call(home.home, move |seat| async move {
-            seat.unit(home.id).map(|unit| unit.latencies()).unwrap_or_default()
+        let told = self.shard.call(home.home, move |shard| async move {
+            shard.unit(home.id).map(|unit| unit.latencies()).unwrap_or_default()
         });
         told.await.ok_or_else(engine_gone)
     }
@@ -134,7 +135,7 @@ impl<W: World> Conductor<W> {
             let message = format!("a volume of {} is not possible", spec.size.exact());
             return Err(Refusal::new(code::VOLUME_SIZE, message, "choose a multiple of 4 KiB above zero"));
         }
-        if spec.size.bytes() > self.seat.limits.volume_bytes_max {
+        if spec.size.bytes() > self.shard.limits.volume_bytes_max {
             return Err(self.too_large(spec.size));
         }
         self.admit_one_more()
@@ -142,15 +143,15 @@ impl<W: World> Conductor<W> {
 
     /// Admits one more volume.
     pub(super) fn admit_one_more(&self) -> Result<(), Refusal> {
-        if self.volumes.borrow().len() + self.copy_reports().len() >= self.seat.limits.units_max {
-            let message = format!("there are {} volumes already", self.seat.limits.units_max);
+        if self.volumes.borrow().len() + self.copy_reports().len() >= self.shard.limits.units_max {
+            let message = format!("there are {} volumes already", self.shard.limits.units_max);
             return Err(Refusal::new(code::LIMIT_REACHED, message, "delete one that is not needed"));
         }
         Ok(())
     }
 
     fn too_large(&self, size: Size) -> Refusal {
-        let most = Size::new(self.seat.limits.volume_bytes_max);
+        let most = Size::new(self.shard.limits.volume_bytes_max);
         let message = format!("a volume of {} is larger than can be served", size.iec());
         Refusal::new(code::VOLUME_TOO_LARGE, message, format!("choose at most {}", most.iec()))
     }

@@ -4,7 +4,7 @@ use super::pace::{Pacer, Step};
 use super::scrub::Scrub;
 use super::space::Space;
 use super::{OpenPool, find};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use crate::unit::Meter;
 use futures_util::future::select;
 use model::{Name, PoolReport, Refusal, RepairPolicy};
@@ -36,8 +36,12 @@ pub(super) struct Gait {
 }
 
 /// From now on the pool is repaired as `policy` says, also what is being repaired already.
-pub async fn set_repair<W: World>(seat: Rc<Seat<W>>, pool: Name, policy: RepairPolicy) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn set_repair<W: World>(
+    shard: Rc<ShardContext<W>>,
+    pool: Name,
+    policy: RepairPolicy,
+) -> Result<PoolReport, Refusal> {
+    let pool = find(&shard, &pool)?;
     *pool.care.policy.borrow_mut() = policy;
     pool.tell_of_change();
     Ok(pool.report())
@@ -62,13 +66,13 @@ impl<W: World> OpenPool<W> {
 
     /// The pace of a repair that goes on now, with so much done before.
     pub(super) fn gait_from(&self, done_bytes: u64) -> Gait {
-        let now = self.seat.world.now();
+        let now = self.shard.world.now();
         Gait { pacer: Pacer::new(now, self.care.meter.load()), stepped: now, done_bytes }
     }
 
     /// A step begins now, after something else was waited for.
     pub(super) fn step(&self, gait: &mut Gait) {
-        gait.stepped = self.seat.world.now();
+        gait.stepped = self.shard.world.now();
     }
 
     /// Ready when the next step may begin, and `may` says so. False once, when a promised end cannot be kept.
@@ -79,7 +83,7 @@ impl<W: World> OpenPool<W> {
         total_bytes: u64,
         may: impl Fn(&Self) -> bool,
     ) -> bool {
-        let world = &self.seat.world;
+        let world = &self.shard.world;
         let now = world.now();
         let step = Step {
             now,

@@ -2,7 +2,7 @@
 
 use super::refusals::refusal;
 use super::{OpenPool, find};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use model::{CheckFinding, CheckKind, Name, PoolCheck, Refusal, VolumeName};
 use shard::World;
 use std::rc::Rc;
@@ -11,12 +11,12 @@ use volume::{FindingKind, Uuid};
 /// What is wrong with the maps of the pool's volumes; with `repair`, what was wrong and could be put right is right.
 /// With `accept_loss`, what is left of damaged maps is used as well.
 pub async fn check<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     pool: Name,
     repair: bool,
     accept_loss: bool,
 ) -> Result<PoolCheck, Refusal> {
-    let pool = find(&seat, &pool)?;
+    let pool = find(&shard, &pool)?;
     let checked = if repair { pool.pool.repair(accept_loss).await } else { pool.pool.check().await };
     let checked = checked.map_err(|error| refusal(&error, &pool))?;
     if repair && accept_loss {
@@ -37,8 +37,8 @@ pub async fn check<W: World>(
 }
 
 /// The catalog and the maps of the pool, as text.
-pub async fn dump<W: World>(seat: Rc<Seat<W>>, pool: Name) -> Result<String, Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn dump<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<String, Refusal> {
+    let pool = find(&shard, &pool)?;
     pool.pool.dump().await.map_err(|error| refusal(&error, &pool))
 }
 

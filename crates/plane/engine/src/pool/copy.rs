@@ -10,7 +10,7 @@ use super::volumes::uuid_of;
 use super::work::{Work, WorkKind};
 use super::{OpenPool, find};
 use crate::array::{Disk, Group};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use futures_util::future::{Either, select};
 use model::{CopySource, Name, Progress, Refusal, Size, VolumeId, VolumeName, VolumeReport, code, event};
@@ -111,8 +111,12 @@ pub(super) fn is_for_copy(snapshot: &str) -> bool {
 /// What is to be copied stays as it is until [`withdraw_copy`].
 ///
 /// *Errors*: `VOLUME_UNKNOWN`, `SNAPSHOT_UNKNOWN`, `VOLUME_NO_MAP`, and what making a snapshot is refused with.
-pub async fn offer_copy<W: World>(seat: Rc<Seat<W>>, source: CopySource, id: VolumeId) -> Result<Original, Refusal> {
-    let pool = find(&seat, source.pool().expect("the conductor sends volumes of pools here"))?;
+pub async fn offer_copy<W: World>(
+    shard: Rc<ShardContext<W>>,
+    source: CopySource,
+    id: VolumeId,
+) -> Result<Original, Refusal> {
+    let pool = find(&shard, source.pool().expect("the conductor sends volumes of pools here"))?;
     let (snapshot, made) = match &source {
         CopySource::Snapshot(name) => (Uuid::from_bytes(pool.snapshot(name)?.1.id.to_bytes()), None),
         CopySource::Volume(name) => {
@@ -146,8 +150,8 @@ pub async fn offer_copy<W: World>(seat: Rc<Seat<W>>, source: CopySource, id: Vol
 }
 
 /// What was copied, or was to be, need not be kept any more.
-pub async fn withdraw_copy<W: World>(seat: Rc<Seat<W>>, pool: Name, id: VolumeId) {
-    let Ok(pool) = find(&seat, &pool) else { return };
+pub async fn withdraw_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id: VolumeId) {
+    let Ok(pool) = find(&shard, &pool) else { return };
     let outgoing = pool.copies.outgoing.borrow_mut().remove(&id);
     if let Some(Outgoing { device, made }) = outgoing {
         drop(device);
@@ -160,12 +164,12 @@ pub async fn withdraw_copy<W: World>(seat: Rc<Seat<W>>, pool: Name, id: VolumeId
 /// *Errors*: as of making a volume; `POOL_FULL` also where there is no room for what takes space in the original.
 /// *Durability*: when it returns.
 pub async fn receive_copy<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     name: VolumeName,
     id: VolumeId,
     original: Original,
 ) -> Result<(), Refusal> {
-    let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
+    let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"))?;
     let free = Size::new(pool.pool.status().free_bytes);
     if original.mapped > free {
         let message = format!("pool {} has {} free, and the copy would take {}", pool.name, free, original.mapped);
@@ -179,8 +183,8 @@ pub async fn receive_copy<W: World>(
         granule_bytes: original.granule_bytes,
         provisioning: original.provisioning,
         zero_detection: original.zero_detection,
-        encryption: original.encrypted.then(|| new_key(&seat.world)),
-        created_at: seat.world.unix_seconds(),
+        encryption: original.encrypted.then(|| new_key(&shard.world)),
+        created_at: shard.world.unix_seconds(),
     };
     pool.watch_space();
     let made = pool.pool.create_partial_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
@@ -192,24 +196,24 @@ pub async fn receive_copy<W: World>(
 /// Copies what [`offer_copy`] has kept to the volume that [`receive_copy`] has made on the shard `home`, at the pace that
 /// is set for repairs of the source's pool.
 pub async fn send_copy<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     pool: Name,
     id: VolumeId,
     target: VolumeName,
     home: usize,
     state: Arc<CopyState>,
 ) -> CopyEnd {
-    let Ok(pool) = find(&seat, &pool) else { return CopyEnd::Failed("the pool of the source is closed".to_owned()) };
+    let Ok(pool) = find(&shard, &pool) else { return CopyEnd::Failed("the pool of the source is closed".to_owned()) };
     let device = pool.copies.outgoing.borrow().get(&id).map(|outgoing| outgoing.device.clone());
     let device = device.expect("it was offered, and is withdrawn only after this");
     let total = device.space().map_or(0, |space| space.mapped_bytes);
-    let mut work = Work::new(WorkKind::Copy, seat.world.now(), total);
+    let mut work = Work::new(WorkKind::Copy, shard.world.now(), total);
     let mut gait = pool.gait();
-    state.tell(work.progress(seat.world.now()));
-    let far = Far { seat: seat.clone(), home, target, id, geometry: device.geometry() };
+    state.tell(work.progress(shard.world.now()));
+    let far = Far { shard: shard.clone(), home, target, id, geometry: device.geometry() };
     let progress = async |copied: Copied| {
-        work.advance(seat.world.now(), copied.bytes);
-        state.tell(work.progress(seat.world.now()));
+        work.advance(shard.world.now(), copied.bytes);
+        state.tell(work.progress(shard.world.now()));
         pool.keep_pace(&mut gait, copied.bytes, total, |_| true).await;
         !state.is_cancelled()
     };
@@ -222,7 +226,7 @@ pub async fn send_copy<W: World>(
     };
     match copied {
         _ if state.is_cancelled() => CopyEnd::Cancelled,
-        Some(Ok(copied)) => CopyEnd::Whole(work.summary(seat.world.now(), copied.bytes, "it")),
+        Some(Ok(copied)) => CopyEnd::Whole(work.summary(shard.world.now(), copied.bytes, "it")),
         Some(Err(error)) if error.kind == IoErrorKind::NoSpace => {
             CopyEnd::Failed("the pool of the copy is full".to_owned())
         }
@@ -235,11 +239,11 @@ pub async fn send_copy<W: World>(
 ///
 /// *Durability*: when it returns.
 pub async fn complete_copy<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     name: VolumeName,
     id: VolumeId,
 ) -> Result<VolumeReport, Refusal> {
-    let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
+    let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"))?;
     let uuid = uuid_of(id);
     pool.pool.complete_volume(uuid).await.map_err(|error| refusal(&error, &pool))?;
     let device = pool.copies.incoming.borrow_mut().remove(&id).expect("it was received");
@@ -255,8 +259,8 @@ pub async fn complete_copy<W: World>(
 }
 
 /// The target is no more.
-pub async fn abandon_copy<W: World>(seat: Rc<Seat<W>>, name: VolumeName, id: VolumeId) {
-    let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"));
+pub async fn abandon_copy<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName, id: VolumeId) {
+    let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"));
     let Ok(pool) = pool else { return };
     drop(pool.copies.incoming.borrow_mut().remove(&id));
     if let Err(error) = pool.pool.delete_volume(uuid_of(id)).await {
@@ -268,13 +272,13 @@ pub async fn abandon_copy<W: World>(seat: Rc<Seat<W>>, name: VolumeName, id: Vol
 impl<W: World> OpenPool<W> {
     /// Makes the snapshot that the copy `id` of the volume is made of.
     async fn snapshot_for_copy(&self, name: &VolumeName, id: VolumeId) -> Result<Uuid, Refusal> {
-        let snapshot = super::new_uuid(&self.seat.world);
+        let snapshot = super::new_uuid(&self.shard.world);
         let plan = SnapshotPlan {
             id: snapshot,
             volume: self.mapped_id(name)?,
             name: format!("{FOR_COPY}{id}"),
             lock: Lock::Open,
-            created_at: self.seat.world.unix_seconds(),
+            created_at: self.shard.world.unix_seconds(),
         };
         // What was acknowledged from memory belongs to the instant, too.
         let plans = [plan];
@@ -284,7 +288,7 @@ impl<W: World> OpenPool<W> {
 
     async fn drop_snapshot(self: &Rc<Self>, made: Option<Uuid>) {
         let Some(snapshot) = made else { return };
-        if let Err(error) = self.pool.delete_snapshot(snapshot, self.seat.world.unix_seconds()).await {
+        if let Err(error) = self.pool.delete_snapshot(snapshot, self.shard.world.unix_seconds()).await {
             tracing::error!(pool = %self.name, %error, "the snapshot of a copy is cleared away when the pool is opened");
         }
         self.begin_tending();
@@ -300,7 +304,7 @@ impl<W: World> OpenPool<W> {
                     let name = format!("{}/{}", self.name, volume.name);
                     let sentence =
                         format!("volume {name}, to which something was being copied, is gone: copy it again");
-                    self.seat.raise(
+                    self.shard.raise(
                         event::COPY_CLEARED,
                         model::Subject::new(model::SubjectKind::Volume, &name),
                         sentence,
@@ -318,7 +322,7 @@ impl<W: World> OpenPool<W> {
 
 /// The target of a copy, as the shard of the source sees it.
 struct Far<W: World> {
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     home: usize,
     target: VolumeName,
     id: VolumeId,
@@ -333,8 +337,8 @@ impl<W: World> Far<W> {
         act: impl AsyncFnOnce(Device<W>) -> Result<T, IoError> + Send + 'static,
     ) -> Result<T, IoError> {
         let (target, id, gone) = (self.target.clone(), self.id, IoError::new(IoErrorKind::Gone, extent));
-        let done = self.seat.call(self.home, move |seat| async move {
-            let pool = target.pool().and_then(|name| find(&seat, name).ok());
+        let done = self.shard.call(self.home, move |shard| async move {
+            let pool = target.pool().and_then(|name| find(&shard, name).ok());
             let device = pool.and_then(|pool| pool.copies.incoming.borrow().get(&id).cloned());
             act(device.ok_or(gone)?).await
         });

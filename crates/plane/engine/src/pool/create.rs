@@ -6,7 +6,7 @@ use super::refusals::{open_refusal, plain};
 use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, new_uuid, open};
 use crate::array::{self, Disk, Group, Member, Watch};
 use crate::inspect;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks};
 use model::{DiskName, Level, MemberSize, Name, PoolId, PoolReport, Refusal, Size, code};
 use raid::{Array, Layout, Shape};
@@ -43,40 +43,44 @@ pub struct NewGroup {
 /// The pool is made, and open on this shard.
 ///
 /// *Durability*: when it returns.
-pub async fn create<W: World>(seat: Rc<Seat<W>>, spec: NewPool, taking: Taking) -> Result<PoolReport, Refusal> {
+pub async fn create<W: World>(
+    shard: Rc<ShardContext<W>>,
+    spec: NewPool,
+    taking: Taking,
+) -> Result<PoolReport, Refusal> {
     let mut drafts = Vec::new();
     for group in &spec.groups {
-        drafts.push(draft(&seat, group).await?);
+        drafts.push(draft(&shard, group).await?);
     }
     let plan = CreatePool {
         id: Uuid::from_bytes(spec.id.to_bytes()),
         name: spec.name.to_string(),
         slab_bytes: 0,
         groups: drafts.iter().map(Draft::plan).collect(),
-        now: seat.world.unix_seconds(),
+        now: shard.world.unix_seconds(),
         created_by: CREATED_BY.to_owned(),
         force: spec.force,
     };
     let node = taking.node();
     let disks: Vec<(DiskName, Disk<W>)> = drafts.iter().flat_map(Draft::disks).collect();
-    let was_claimed = spec.force && Overwriting { disks: &disks, pool: None, node: Some(&node) }.admit(&seat).await?;
+    let was_claimed = spec.force && Overwriting { disks: &disks, pool: None, node: Some(&node) }.admit(&shard).await?;
     // Arrays are written to their disks before the pool is.
     plan.admit_disks().await.map_err(|error| named(&error, &drafts))?;
     let (mut groups, mut arrays) = (Vec::new(), Vec::new());
     for (number, draft) in drafts.iter().enumerate() {
         let watch = Watch::new(number, draft.integrity);
-        let array = Rc::new(draft.array(&seat, &watch).await?);
+        let array = Rc::new(draft.array(&shard, &watch).await?);
         arrays.push(array.clone());
         groups.push((number, draft.state(array), watch));
     }
     let pool = volume::Pool::create(plan, arrays).await.map_err(|error| named(&error, &drafts))?;
-    let pool = OpenPool::assembled(&seat, spec.name.clone(), spec.id, pool, groups);
+    let pool = OpenPool::assembled(&shard, spec.name.clone(), spec.id, pool, groups);
     pool.claim(&taking).await?;
     if was_claimed {
         pool.outlast_owner().await?;
     }
     pool.bring_key(&taking).await?;
-    seat.pools.borrow_mut().insert(spec.name, pool.clone());
+    shard.pools.borrow_mut().insert(spec.name, pool.clone());
     Ok(pool.report())
 }
 
@@ -92,11 +96,11 @@ pub(super) struct Draft<W: World> {
     members: Vec<(Candidate, Uuid, Disk<W>)>,
 }
 
-pub(super) async fn draft<W: World>(seat: &Rc<Seat<W>>, group: &NewGroup) -> Result<Draft<W>, Refusal> {
+pub(super) async fn draft<W: World>(shard: &Rc<ShardContext<W>>, group: &NewGroup) -> Result<Draft<W>, Refusal> {
     let mut members = Vec::new();
     let mut smallest: Option<Size> = None;
     for candidate in &group.disks {
-        let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.remotes, &candidate.path).await?);
+        let disk: Disk<W> = array::disk(&shard.world, inspect::open(&shard.remotes, &candidate.path).await?);
         let bytes = disk.geometry().bytes();
         if data_area(disk.geometry().blocks).is_none() {
             let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec());
@@ -104,11 +108,11 @@ pub(super) async fn draft<W: World>(seat: &Rc<Seat<W>>, group: &NewGroup) -> Res
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
         }
         smallest = Some(smallest.map_or(Size::new(bytes), |smallest| smallest.min(Size::new(bytes))));
-        members.push((candidate.clone(), new_uuid(&seat.world), disk));
+        members.push((candidate.clone(), new_uuid(&shard.world), disk));
     }
     debug_assert_eq!(BLOCK_BYTES, raid::BLOCK_BYTES, "one block size inside the engine");
     Ok(Draft {
-        id: new_uuid(&seat.world),
+        id: new_uuid(&shard.world),
         level: group.level,
         chunk: group.chunk,
         chunk_bytes: u32::try_from(group.chunk.bytes()).unwrap_or(u32::MAX),
@@ -139,7 +143,11 @@ impl<W: World> Draft<W> {
     }
 
     /// The array over the disks; a protected one is on them then.
-    pub(super) async fn array(&self, seat: &Rc<Seat<W>>, watch: &Rc<Watch<W>>) -> Result<Array<Member<W>>, Refusal> {
+    pub(super) async fn array(
+        &self,
+        shard: &Rc<ShardContext<W>>,
+        watch: &Rc<Watch<W>>,
+    ) -> Result<Array<Member<W>>, Refusal> {
         let window = |disk| open::window::<W>(disk, self.member_blocks).expect("its data area is at least as large");
         let windows = self.members.iter().map(|(_, _, disk)| window(disk));
         let (level, count) = (array::raid_level(self.level), self.members.len());
@@ -147,8 +155,8 @@ impl<W: World> Draft<W> {
             let id = self.id.into_bytes();
             let shape = Shape::new(id, level, count, self.chunk_bytes, self.member_blocks);
             let options = watch.options(
-                &seat.world,
-                seat.limits.sums_bytes_per_group,
+                &shard.world,
+                shard.limits.sums_bytes_per_group,
                 self.members.iter().map(|(_, _, disk)| disk),
             );
             let formatted = Array::format(&shape, windows.collect(), watch.clone(), options).await;

@@ -53,7 +53,7 @@ impl<W: World> OpenPool<W> {
         entry.first = entry.first.min(first);
         drop(untold);
         if !self.findings.telling.replace(true) {
-            let (pool, world) = (Rc::downgrade(self), self.seat.world.clone());
+            let (pool, world) = (Rc::downgrade(self), self.shard.world.clone());
             self.spawn(async move {
                 world.sleep(TOGETHER).await;
                 if let Some(pool) = pool.upgrade() {
@@ -72,7 +72,7 @@ impl<W: World> OpenPool<W> {
                     "{structure} on disk {disk} of pool {pool} was damaged and was written again from another copy; check what \
                      else writes to this disk, and the disk itself"
                 );
-                self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
+                self.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
                 continue;
             }
             let (code, came) = told(outcome);
@@ -84,7 +84,7 @@ impl<W: World> OpenPool<W> {
                 event::BLOCKS_LOST => Subject::pool(pool),
                 _ => Subject::new(SubjectKind::Disk, &disk),
             };
-            self.seat.raise(code, subject, sentence);
+            self.shard.raise(code, subject, sentence);
         }
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn tell_of_unfilled<W: World>(pool: &OpenPool<W>, disk: &str, unreada
         "{amount} of disk {disk} of pool {name} could not be rebuilt, because other disks could not read what that takes; data of \
          volumes is lost: reading it is an error until it is written"
     );
-    pool.seat.raise(event::BLOCKS_LOST, Subject::pool(name), sentence);
+    pool.shard.raise(event::BLOCKS_LOST, Subject::pool(name), sentence);
 }
 
 fn bytes_of(blocks: u64) -> String {

@@ -3,7 +3,7 @@
 use super::overwrite::Overwriting;
 use super::{CREATED_BY, GroupState, NewGroup, OpenPool, create, find};
 use crate::array::{Disk, Group, Watch};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use model::{Name, PoolReport, Refusal, Size, Subject, event};
 use shard::World;
 use std::cell::OnceCell;
@@ -54,12 +54,12 @@ impl<W: World> Index<usize> for Groups<W> {
 ///
 /// *Errors*: as of making a pool, with nothing changed. *Durability*: when it returns.
 pub async fn add_group<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     pool: Name,
     group: NewGroup,
     force: bool,
 ) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+    let pool = find(&shard, &pool)?;
     pool.admit_own("add the group there")?;
     let before = pool.pool.status().bytes;
     let add = async |plan, array, labelling| pool.pool.add_group(plan, array, labelling).await;
@@ -73,7 +73,7 @@ pub async fn add_group<W: World>(
         gained.iec()
     );
     tracing::info!("{sentence}");
-    seat.raise(event::POOL_GREW, Subject::pool(&pool.name), sentence);
+    shard.raise(event::POOL_GREW, Subject::pool(&pool.name), sentence);
     Ok(pool.report())
 }
 
@@ -87,18 +87,18 @@ impl<W: World> OpenPool<W> {
         force: bool,
         add: impl AsyncFnOnce(GroupPlan<Disk<W>>, Group<W>, Labelling) -> Result<u16, PoolError>,
     ) -> Result<usize, Refusal> {
-        let seat = &self.seat;
-        let draft = create::draft(seat, group).await?;
+        let shard = &self.shard;
+        let draft = create::draft(shard, group).await?;
         let named = |error| create::named(&error, std::slice::from_ref(&draft));
         if force {
-            Overwriting { disks: &draft.disks(), pool: Some(self.pool.id()), node: None }.admit(seat).await?;
+            Overwriting { disks: &draft.disks(), pool: Some(self.pool.id()), node: None }.admit(shard).await?;
         }
         let plan = draft.plan();
         plan.admit_disks(force).await.map_err(named)?;
         let place = self.pool.status().groups.len();
         let watch = Watch::new(place, draft.integrity);
-        let state = draft.state(Rc::new(draft.array(seat, &watch).await?));
-        let labelling = Labelling { now: seat.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
+        let state = draft.state(Rc::new(draft.array(shard, &watch).await?));
+        let labelling = Labelling { now: shard.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
         let added = add(plan, state.array.clone(), labelling).await.map_err(named)?;
         assert_eq!(usize::from(added), place, "one group is added at a time");
         self.take_in(place, state, &watch);

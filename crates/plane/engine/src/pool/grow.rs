@@ -7,7 +7,7 @@ use super::create::member_blocks;
 use super::refusals::{grow_refusal, refusal};
 use super::report::disk_size_for;
 use super::{OpenPool, find};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::Blocks;
 use model::{MemberSize, Name, PoolReport, Refusal, Size, Subject, code, event};
 use shard::World;
@@ -19,12 +19,12 @@ use volume::GroupRole;
 /// *Errors*: `GROUP_UNKNOWN`, `GROUP_FULL_SIZE`, `GROUP_FIXED`, `POOL_BUSY`, with nothing changed. *Durability*: when it
 /// returns; a crash before leaves each group as it was or as it is to be.
 pub async fn grow<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     pool: Name,
     group: Option<u16>,
     how: MemberSize,
 ) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+    let pool = find(&shard, &pool)?;
     pool.admit_own("grow it there")?;
     let groups: Vec<usize> = match group {
         Some(group) => vec![usize::from(group)],
@@ -96,7 +96,7 @@ impl<W: World> OpenPool<W> {
         let sentence =
             format!("group {group} of pool {} uses all of its larger disks, {} more", self.name, gained.iec());
         tracing::info!("{sentence}");
-        self.seat.raise(event::POOL_GREW, Subject::pool(&self.name), sentence);
+        self.shard.raise(event::POOL_GREW, Subject::pool(&self.name), sentence);
         Ok(())
     }
 

@@ -42,7 +42,7 @@ impl<W: World> OpenPool<W> {
         tracing::error!(pool = %self.name, volume = name, why, "a volume does not serve");
         self.held.0.borrow_mut().insert(volume, why.to_owned());
         let sentence = format!("volume {name} does not serve: {why}");
-        self.seat.raise(event::VOLUME_HELD, Subject::new(SubjectKind::Volume, &name), sentence);
+        self.shard.raise(event::VOLUME_HELD, Subject::new(SubjectKind::Volume, &name), sentence);
     }
 
     /// The volume of the pool is called so, unless it is being deleted.

@@ -3,7 +3,7 @@
 use super::own::Taking;
 use super::refusals::refusal;
 use super::{OpenPool, find};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use crate::unit::Unit;
 use block::{Extent, IoError, IoErrorKind};
 use model::{Name, Refusal, Secret, Subject, SubjectKind, code, event};
@@ -69,7 +69,7 @@ impl<W: World> OpenPool<W> {
         let Some(other) = given(taking)? else { return Ok(()) };
         let nonce = || {
             let mut nonce = [0; 24];
-            self.seat.world.random(&mut nonce);
+            self.shard.world.random(&mut nonce);
             nonce
         };
         let wrapped = self.pool.rewrap_keys(&other, nonce).await.map_err(|error| refusal(&error, self))?;
@@ -84,7 +84,7 @@ impl<W: World> OpenPool<W> {
     /// *Durability*: when it returns.
     pub(crate) async fn replace_key(&self, unit: &Unit<W>) -> Result<(), IoError> {
         let volume = Uuid::from_bytes(unit.id.to_bytes());
-        self.pool.replace_key(volume, &new_key(&self.seat.world)).await.map_err(|error| {
+        self.pool.replace_key(volume, &new_key(&self.shard.world)).await.map_err(|error| {
             tracing::error!(volume = %unit.name, %error, "the key of a volume cannot be replaced");
             let kind = match error {
                 PoolError::CatalogLost | PoolError::Fenced { .. } => IoErrorKind::Gone,
@@ -105,15 +105,19 @@ impl<W: World> OpenPool<W> {
                 unit.name,
                 absent.join(", ")
             );
-            self.seat.raise(event::KEY_LEFT_BEHIND, Subject::new(SubjectKind::Volume, &unit.name), sentence);
+            self.shard.raise(event::KEY_LEFT_BEHIND, Subject::new(SubjectKind::Volume, &unit.name), sentence);
         }
         Ok(())
     }
 }
 
 /// The key of an open pool, and what it is called.
-pub async fn key_of<W: World>(seat: Rc<Seat<W>>, pool: Name, secret: Secret) -> Result<(String, Secret), Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn key_of<W: World>(
+    shard: Rc<ShardContext<W>>,
+    pool: Name,
+    secret: Secret,
+) -> Result<(String, Secret), Refusal> {
+    let pool = find(&shard, &pool)?;
     let key = PoolKey::of_pool(secret.expose(), Uuid::from_bytes(pool.id.to_bytes()));
     Ok((key.id().to_string(), Secret::new(key.bytes().to_vec())?))
 }

@@ -4,7 +4,7 @@ use super::refusals::refusal;
 use super::volumes::uuid_of;
 use super::{Candidate, NewGroup, OpenPool, find, new_uuid};
 use crate::array;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use crate::unit::Unit;
 use block::{IoError, IoErrorKind, Stable};
 use cache::{LogId, LogOwner, WriteLog};
@@ -71,8 +71,8 @@ pub struct NewLog {
 /// The pool has a log device, and its volumes may be written back.
 ///
 /// *Errors*: it has one already; those of making a group, with nothing changed. *Durability*: when it returns.
-pub async fn add_log<W: World>(seat: Rc<Seat<W>>, pool: Name, new: NewLog) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn add_log<W: World>(shard: Rc<ShardContext<W>>, pool: Name, new: NewLog) -> Result<PoolReport, Refusal> {
+    let pool = find(&shard, &pool)?;
     pool.admit_own("change its log there")?;
     if pool.pool.log_group().is_some() {
         let message = format!("pool {} has a log already", pool.name);
@@ -98,11 +98,11 @@ pub async fn add_log<W: World>(seat: Rc<Seat<W>>, pool: Name, new: NewLog) -> Re
 /// *Errors*: `LOG_IN_USE` while a volume is written back or waits for it, `LOG_NOT_LOST`, `POOL_BUSY` while a disk of it is being
 /// filled. *Durability*: when it returns.
 pub async fn remove_log<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     pool: Name,
     lost: bool,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
-    let pool = find(&seat, &pool)?;
+    let pool = find(&shard, &pool)?;
     pool.admit_own("change its log there")?;
     let Some(place) = pool.pool.log_group().map(usize::from) else {
         return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {} has no log", pool.name), ""));
@@ -121,7 +121,7 @@ pub async fn remove_log<W: World>(
 impl<W: World> OpenPool<W> {
     /// The units of the pool's volumes.
     pub(super) fn units(&self) -> Vec<Rc<Unit<W>>> {
-        let units = self.seat.units();
+        let units = self.shard.units();
         units.values().filter(|unit| unit.name.pool() == Some(&self.name)).cloned().collect()
     }
 
@@ -190,11 +190,11 @@ impl<W: World> OpenPool<W> {
         let failed = |error: &dyn std::fmt::Display| {
             Refusal::new(code::POOL_FAILED, format!("no log can be made in pool {}: {error}", self.name), "")
         };
-        let (id, device) = (new_uuid(&self.seat.world), self.groups[place].array.clone());
+        let (id, device) = (new_uuid(&self.shard.world), self.groups[place].array.clone());
         let log = LogId(id.as_u128());
         let _: Stable = WriteLog::format(&device, log).await.map_err(|error| failed(&error))?;
         self.pool.set_log(id).await.map_err(|error| refusal(&error, self))?;
-        let opened = WriteLog::open(device, log, self.seat.world.clone(), self.keeper(id)).await;
+        let opened = WriteLog::open(device, log, self.shard.world.clone(), self.keeper(id)).await;
         let log = opened.map_err(|error| failed(&error))?.finish().await.map_err(|error| failed(&error))?;
         self.log.begin(id, log.clone());
         for unit in self.units() {
@@ -336,7 +336,7 @@ impl<W: World> LogOwner for Keeper<W> {
                 "the log of pool {} has failed: {error}; its volumes are written through, and what it held is being written to the disks",
                 pool.name
             );
-            pool.seat.raise(event::LOG_FAILED, Subject::pool(&pool.name), sentence);
+            pool.shard.raise(event::LOG_FAILED, Subject::pool(&pool.name), sentence);
             abandoned.map(|()| Stable::attest()).map_err(|refusal| {
                 tracing::error!(pool = %pool.name, %refusal, "the failure of the log could not be recorded; its volumes take no writes");
                 gone

@@ -43,7 +43,7 @@ impl<W: World> OpenPool<W> {
         untold.entry((family, what)).or_insert(Repaired { copies: 0, first: block }).copies += copies;
         drop(untold);
         if !self.map_repairs.is_telling.replace(true) {
-            let (pool, world) = (Rc::downgrade(self), self.seat.world.clone());
+            let (pool, world) = (Rc::downgrade(self), self.shard.world.clone());
             self.spawn(async move {
                 world.sleep(TOGETHER).await;
                 if let Some(pool) = pool.upgrade() {
@@ -63,7 +63,7 @@ impl<W: World> OpenPool<W> {
                  map block {first}; check the disks of pool {} and what else writes to them",
                 self.name
             );
-            self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Volume, &volume), sentence);
+            self.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Volume, &volume), sentence);
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
 use crate::array::{self, Disk};
 use crate::inspect;
 use crate::locate;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::{BlockDevice, IoError};
 use futures_util::future::select;
 use model::{DiskId, Name, PoolReport, Refusal, Size, Subject, SubjectKind, VolumeReport, code, event};
@@ -20,8 +20,8 @@ use volume::{NewDisk, data_area};
 /// The member is not used any more, as if it had died.
 ///
 /// *Errors*: it has failed already, or its group cannot serve without it. *Durability*: when it returns.
-pub async fn fail_disk<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn fail_disk<W: World>(shard: Rc<ShardContext<W>>, pool: Name, disk: DiskId) -> Result<PoolReport, Refusal> {
+    let pool = find(&shard, &pool)?;
     let (group, member) = pool.place(disk)?;
     pool.fail(group, member).await?;
     Ok(pool.report())
@@ -32,13 +32,13 @@ pub async fn fail_disk<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId) ->
 ///
 /// *Durability*: when it returns.
 pub async fn replace_disk<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     pool: Name,
     lost: DiskId,
     candidate: Candidate,
     force: bool,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
-    let pool = find(&seat, &pool)?;
+    let pool = find(&shard, &pool)?;
     if pool.awaits(lost) {
         let shown = pool.take_up_log(candidate).await?;
         return Ok((pool.report(), shown));
@@ -71,9 +71,9 @@ pub async fn replace_disk<W: World>(
         pool.start_repair(group);
         return Ok((pool.report(), Vec::new()));
     }
-    let id = new_uuid(&seat.world);
+    let id = new_uuid(&shard.world);
     let replacement = NewDisk { id, device: disk.clone() };
-    let replaced = pool.pool.replace_member(uuid(lost), replacement, seat.world.unix_seconds(), CREATED_BY, force);
+    let replaced = pool.pool.replace_member(uuid(lost), replacement, shard.world.unix_seconds(), CREATED_BY, force);
     replaced.await.map_err(|error| refusal(&error, &pool))?;
     pool.guard(&disk);
     state.slots.borrow_mut()[usize::from(member)] = Slot::of(id, &candidate, &disk);
@@ -88,16 +88,21 @@ pub async fn replace_disk<W: World>(
 /// The member is being read in a rhythm for so long, or until the pool is closed.
 ///
 /// *Errors*: `DISK_MISSING` when it is not attached.
-pub async fn blink<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId, seconds: u64) -> Result<(), Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn blink<W: World>(
+    shard: Rc<ShardContext<W>>,
+    pool: Name,
+    disk: DiskId,
+    seconds: u64,
+) -> Result<(), Refusal> {
+    let pool = find(&shard, &pool)?;
     let (group, member) = pool.place(disk)?;
     let device = pool.groups[group].slots.borrow()[usize::from(member)].disk.clone();
     let device = device.ok_or_else(|| {
         let message = format!("disk {} is not attached", pool.disk_name(group, member));
         Refusal::new(code::DISK_MISSING, message, "look for the slot without a light")
     })?;
-    seat.world.clone().spawn(async move {
-        let blinking = pin!(locate::blink(&seat.world, &device, seconds));
+    shard.world.clone().spawn(async move {
+        let blinking = pin!(locate::blink(&shard.world, &device, seconds));
         select(blinking, pin!(pool.halt.pulled())).await;
     });
     Ok(())
@@ -106,7 +111,7 @@ pub async fn blink<W: World>(seat: Rc<Seat<W>>, pool: Name, disk: DiskId, second
 impl<W: World> OpenPool<W> {
     /// The disk is open, is as large as a member of the group must be, and no other node writes to it.
     async fn open_replacement(&self, group: usize, candidate: &Candidate, force: bool) -> Result<Disk<W>, Refusal> {
-        let disk: Disk<W> = array::disk(&self.seat.world, inspect::open(&self.seat.remotes, &candidate.path).await?);
+        let disk: Disk<W> = array::disk(&self.shard.world, inspect::open(&self.shard.remotes, &candidate.path).await?);
         let needed = self.groups[group].array.member_blocks();
         if data_area(disk.geometry().blocks).is_none_or(|area| area.len < needed) {
             let (size, least) = (Size::new(disk.geometry().bytes()), disk_size_for(needed));
@@ -125,7 +130,7 @@ impl<W: World> OpenPool<W> {
         }
         if force {
             let disks = [(candidate.name.clone(), disk.clone())];
-            Overwriting { disks: &disks, pool: Some(self.pool.id()), node: None }.admit(&self.seat).await?;
+            Overwriting { disks: &disks, pool: Some(self.pool.id()), node: None }.admit(&self.shard).await?;
         }
         Ok(disk)
     }
@@ -161,10 +166,10 @@ impl<W: World> OpenPool<W> {
         let (disk, pool) = (self.disk_name(group, member), &self.name);
         let subject = Subject::new(SubjectKind::Disk, &disk);
         if self.taking_out.get() == Some(self.groups[group].slots.borrow()[usize::from(member)].id) {
-            self.seat.raise(event::DISK_OUT, subject, format!("disk {disk} was taken out of pool {pool}"));
+            self.shard.raise(event::DISK_OUT, subject, format!("disk {disk} was taken out of pool {pool}"));
         } else {
             let sentence = format!("disk {disk} of pool {pool} has failed and is not used any more: {error}");
-            self.seat.raise(event::DISK_FAILED, subject, sentence);
+            self.shard.raise(event::DISK_FAILED, subject, sentence);
         }
     }
 

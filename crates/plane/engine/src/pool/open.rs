@@ -7,7 +7,7 @@ use super::refusals::{array_refusal, open_refusal, plain, refusal};
 use super::{Candidate, GroupState, OpenPool, Slot, concerned, disk_id, volumes};
 use crate::array::{self, Disk, Member, Watch};
 use crate::inspect;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks};
 use futures_util::future::join_all;
 use model::{Name, PoolId, PoolReport, Refusal, Size, Subject, SubjectKind, VolumeReport, code, event};
@@ -44,31 +44,34 @@ pub struct Opening {
 ///
 /// *Errors*: `POOL_INCOMPLETE` when too many members are missing, `POOL_OWNED` or `POOL_NOT_RELEASED` when another node has or may
 /// have the pool; nothing is written then.
-pub async fn open<W: World>(seat: Rc<Seat<W>>, opening: Opening) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
+pub async fn open<W: World>(
+    shard: Rc<ShardContext<W>>,
+    opening: Opening,
+) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let Opening { id, candidates, taking, read_only } = opening;
     let mut why = read_only.then(|| ASKED_FOR.to_owned());
     if why.is_none() {
-        let looked = look_at(&seat, &candidates, false, taking.told).await;
-        match open_written(&seat, id, &looked, &taking).await {
-            Err(refusal) => why = Some(why_unwritable(&seat, id, &candidates, looked, &refusal).await.ok_or(refusal)?),
+        let looked = look_at(&shard, &candidates, false, taking.told).await;
+        match open_written(&shard, id, &looked, &taking).await {
+            Err(refusal) => why = Some(why_unwritable(&shard, id, &candidates, looked, &refusal).await.ok_or(refusal)?),
             opened => return opened,
         }
     }
-    let looked = look_at(&seat, &candidates, true, false).await;
-    open_read_only(&seat, id, &looked, &taking, why.unwrap_or_default()).await
+    let looked = look_at(&shard, &candidates, true, false).await;
+    open_read_only(&shard, id, &looked, &taking, why.unwrap_or_default()).await
 }
 
 /// The pool is open and ours.
 async fn open_written<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<ShardContext<W>>,
     id: PoolId,
     looked: &[Looked<W>],
     taking: &Taking,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let found = find_pool(looked, id)?;
     keys::admit(&found, taking)?;
-    let (found, taken) = own::take(seat, taking, found, looked, async || look_again(looked, id).await).await?;
-    let Assembled { pool, troubles, log_refused } = assemble_pool(seat, id, &found, looked, taking).await?;
+    let (found, taken) = own::take(shard, taking, found, looked, async || look_again(looked, id).await).await?;
+    let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, &found, looked, taking).await?;
     pool.tell_of_damage(&found, looked);
     pool.hold(taken).await?;
     for (disk, error) in pool.pool.reserve_metadata().await {
@@ -81,7 +84,7 @@ async fn open_written<W: World>(
     pool.suspect_dirty(&found);
     let volumes = volumes::open_all(&pool, log_refused).await?;
     pool.clear_copies().await;
-    seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
+    shard.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     pool.repair_after_open(&found, |place| looked[place].disk.clone()).await;
     Ok((pool.report(), volumes))
 }
@@ -95,7 +98,7 @@ pub(super) struct Assembled<W: World> {
 
 /// The pool over its arrays, whose logs are replayed.
 pub(super) async fn assemble_pool<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<ShardContext<W>>,
     id: PoolId,
     found: &FoundPool,
     looked: &[Looked<W>],
@@ -109,11 +112,11 @@ pub(super) async fn assemble_pool<W: World>(
         }
         let assembled = match record.role {
             GroupRole::Data => {
-                let assembled = assemble_group(seat, record, group, looked, &watch).await;
+                let assembled = assemble_group(shard, record, group, looked, &watch).await;
                 assembled.map_err(|refusal| concerned::of_group(refusal, found, number))?
             }
             GroupRole::Log if found.lacks_log() => continue,
-            GroupRole::Log => match assemble_group(seat, record, group, looked, &watch).await {
+            GroupRole::Log => match assemble_group(shard, record, group, looked, &watch).await {
                 Ok(assembled) => assembled,
                 Err(refusal) => {
                     log_refused = Some(refusal);
@@ -132,7 +135,7 @@ pub(super) async fn assemble_pool<W: World>(
     let pool = volume::Pool::open(found, |place| looked[place].disk.clone(), arrays, survives).await;
     let pool = pool.map_err(|error| named(&error, found, looked))?;
     let name = pool.name().parse().unwrap_or_else(|_| fallback_name(id));
-    Ok(Assembled { pool: OpenPool::assembled(seat, name, id, pool, groups), troubles, log_refused })
+    Ok(Assembled { pool: OpenPool::assembled(shard, name, id, pool, groups), troubles, log_refused })
 }
 
 /// The pool `id` on these disks, which can serve.
@@ -175,16 +178,16 @@ fn pick<W: World>(survey: Survey, id: PoolId, looked: &[Looked<W>]) -> Result<Fo
 
 /// What is on the disks that can be opened.
 pub(super) async fn look_at<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<ShardContext<W>>,
     candidates: &[Candidate],
     read_only: bool,
     force: bool,
 ) -> Vec<Looked<W>> {
     let mut looked = Vec::new();
     for candidate in candidates {
-        match inspect::open_as(&seat.remotes, &candidate.path, read_only, force).await {
+        match inspect::open_as(&shard.remotes, &candidate.path, read_only, force).await {
             Ok(device) => {
-                let disk = array::disk(&seat.world, device);
+                let disk = array::disk(&shard.world, device);
                 let probe = volume::probe(&disk).await;
                 looked.push(Looked { candidate: candidate.clone(), disk, probe });
             }
@@ -224,7 +227,7 @@ pub(super) struct Trouble {
 
 /// The group with its array, and what that was opened without.
 pub(super) async fn assemble_group<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<ShardContext<W>>,
     record: &GroupRecord,
     group: &FoundGroup,
     looked: &[Looked<W>],
@@ -257,8 +260,8 @@ pub(super) async fn assemble_group<W: World>(
         let id = record.id.into_bytes();
         let shape = Shape::new(id, raid_level, count, record.chunk_bytes, record.member_blocks);
         let options = watch.options(
-            &seat.world,
-            seat.limits.sums_bytes_per_group,
+            &shard.world,
+            shard.limits.sums_bytes_per_group,
             slots.iter().filter_map(|slot| slot.disk.as_ref()),
         );
         let opened = Array::open(&shape, members.collect(), watch.clone(), options).await;
@@ -318,7 +321,7 @@ impl<W: World> OpenPool<W> {
                 "disk {disk} of pool {pool}: {structure} was damaged and was written again. Check what else writes to this \
                  disk, and the disk itself."
             );
-            self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, disk), sentence);
+            self.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, disk), sentence);
         }
     }
 
@@ -343,7 +346,7 @@ impl<W: World> OpenPool<W> {
             let disk = self.disk_name(group, member);
             tracing::warn!(%pool, disk, %why, "a disk is not used by its group");
             let sentence = format!("disk {disk} of pool {pool} is not used: {why}; replace it, also with itself");
-            self.seat.raise(event::DISK_LEFT_OUT, Subject::new(SubjectKind::Disk, &disk), sentence);
+            self.shard.raise(event::DISK_LEFT_OUT, Subject::new(SubjectKind::Disk, &disk), sentence);
         }
     }
 

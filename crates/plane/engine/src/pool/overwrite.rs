@@ -4,7 +4,7 @@
 use super::own::Taking;
 use crate::array::{self, Disk};
 use crate::inspect;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use cluster::{Node, WATCH};
 use futures_util::future::join_all;
 use model::{DiskName, PoolId, Refusal, Subject, code, event};
@@ -17,22 +17,22 @@ use volume::owner::Claims;
 /// Meanwhile another node may have imported that pool, and have volumes in it; then it is not ours to erase, whether that node is up or down.
 /// Nothing is written. *Errors*: `POOL_OWNED` then, and while a node uses the disk for another pool; an event says so as well.
 pub async fn admit_erasure<W: World>(
-    seat: &Seat<W>,
+    shard: &ShardContext<W>,
     taking: &Taking,
     (name, path): (&DiskName, &str),
     pool: PoolId,
 ) -> Result<(), Refusal> {
-    let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.remotes, path).await?);
+    let disk: Disk<W> = array::disk(&shard.world, inspect::open(&shard.remotes, path).await?);
     let node = taking.node();
     let claims = Claims::on(&*disk, None).await;
     if let Some(owner) = claims.owner_of(Uuid::from_bytes(pool.to_bytes())).filter(|owner| owner.node != node.id) {
         let sentence = format!("disk {name} was not erased: node {} has its pool", owner.name);
-        seat.raise(event::OVERWRITE_REFUSED, Subject::disk(name), sentence.clone());
+        shard.raise(event::OVERWRITE_REFUSED, Subject::disk(name), sentence.clone());
         let hint = "remove the disk here, or import the pool when that node has exported it";
         return Err(Refusal::new(code::POOL_OWNED, sentence, hint));
     }
     let disks = [(name.clone(), disk)];
-    Overwriting { disks: &disks, pool: None, node: Some(&node) }.admit(seat).await.map(drop)
+    Overwriting { disks: &disks, pool: None, node: Some(&node) }.admit(shard).await.map(drop)
 }
 
 /// Disks that are to be overwritten, and whose claims on them do not count.
@@ -50,20 +50,20 @@ impl<W: World> Overwriting<'_, W> {
     ///
     /// A mark that was not released is looked at twice, [`WATCH`] apart, as when a pool is claimed. Nothing is written.
     /// *Errors*: `POOL_OWNED` while a node uses one of the disks; an event says so as well.
-    pub async fn admit(&self, seat: &Seat<W>) -> Result<bool, Refusal> {
+    pub async fn admit(&self, shard: &ShardContext<W>) -> Result<bool, Refusal> {
         let first = self.claims().await;
         if !first.iter().any(Claims::must_be_watched) {
             return Ok(false);
         }
         tracing::info!("a disk to be overwritten has the mark of an owner; watching whether it moves");
-        seat.world.sleep(WATCH).await;
+        shard.world.sleep(WATCH).await;
         let now = self.claims().await;
         let moved = self.disks.iter().zip(now.iter().zip(&first));
         let mut moved = moved.filter_map(|((disk, _), (now, first))| Some((disk, now.moved_since(first)?)));
         let Some((disk, mark)) = moved.next_back() else { return Ok(true) };
         let node = &mark.claim.name;
         let sentence = format!("disk {disk} was not overwritten: node {node} uses it for its pool");
-        seat.raise(event::OVERWRITE_REFUSED, Subject::disk(disk), sentence);
+        shard.raise(event::OVERWRITE_REFUSED, Subject::disk(disk), sentence);
         let message = format!("disk {disk} is in use: node {node} writes to it for its pool");
         let hint = "export the pool on that node, or stop that node, first; --force does not override this";
         Err(Refusal::new(code::POOL_OWNED, message, hint))

@@ -5,7 +5,7 @@ use super::refusals::{plain, refusal};
 use super::{OpenPool, uuid};
 use crate::array::Disk;
 use crate::fence::Fence;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use cluster::{Claim, HEARTBEAT, LEASE, Node, WATCH};
 use futures_util::future::select;
 use model::{Name, NodeIdentity, Refusal, Secret, Subject, code, event};
@@ -58,7 +58,7 @@ pub(super) struct Guard {
 
 /// A pool that is ours and not open yet: its members are told so until it is.
 pub(super) struct Beating<W: World> {
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     found: FoundPool,
     disks: Vec<Disk<W>>,
     own: RefCell<Claim>,
@@ -69,21 +69,21 @@ pub(super) struct Beating<W: World> {
 ///
 /// *Errors*: `POOL_OWNED` and `POOL_NOT_RELEASED`, with nothing written.
 pub(super) async fn take<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<ShardContext<W>>,
     taking: &Taking,
     found: FoundPool,
     looked: &[Looked<W>],
     again: impl AsyncFn() -> Result<FoundPool, Refusal>,
 ) -> Result<(FoundPool, Taken<W>), Refusal> {
     let node = taking.node();
-    let found = watch(seat, taking, found, &again).await?;
+    let found = watch(shard, taking, found, &again).await?;
     let before = found.owner().cloned();
     let disk = |place: usize| looked[place].disk.clone();
-    let own = found.claim(disk, &node, seat.world.unix_seconds()).await.map_err(|error| plain(&error))?;
+    let own = found.claim(disk, &node, shard.world.unix_seconds()).await.map_err(|error| plain(&error))?;
     let of_another = before.filter(|before| before.node != node.id);
     if of_another.is_some() {
         // Whoever wanted it at the same time has said so by then.
-        seat.world.sleep(HEARTBEAT).await;
+        shard.world.sleep(HEARTBEAT).await;
         let now = again().await?;
         if now.owner() != Some(&own) {
             let node = now.owner().map_or_else(String::new, |owner| owner.name.clone());
@@ -92,31 +92,31 @@ pub(super) async fn take<W: World>(
     }
     let disks = looked.iter().map(|looked| looked.disk.clone()).collect();
     let (own, ended) = (RefCell::new(own), Cell::new(false));
-    let beating = Rc::new(Beating { seat: seat.clone(), found: found.clone(), disks, own, ended });
-    seat.world.spawn(beat_until_open(Rc::downgrade(&beating), seat.clone()));
+    let beating = Rc::new(Beating { shard: shard.clone(), found: found.clone(), disks, own, ended });
+    shard.world.spawn(beat_until_open(Rc::downgrade(&beating), shard.clone()));
     Ok((found, Taken { beating, from: of_another.filter(|before| !before.released).map(|before| before.name) }))
 }
 
 /// The members of all pools at home here keep the copy of the state; one that does not answer soon is not waited for, and gets the
 /// next copy.
-pub async fn keep_state<W: World>(seat: &Rc<Seat<W>>, version: u64, bytes: &Arc<[u8]>) {
+pub async fn keep_state<W: World>(shard: &Rc<ShardContext<W>>, version: u64, bytes: &Arc<[u8]>) {
     let (writing, written) = mailbox::channel::<()>();
-    for pool in seat.pools.borrow().values() {
+    for pool in shard.pools.borrow().values() {
         let (pool, bytes, writing) = (pool.clone(), bytes.clone(), writing.clone());
-        seat.world.spawn(async move {
+        shard.world.spawn(async move {
             pool.pool.keep_state_copy(version, &bytes).await;
             drop(writing);
         });
     }
     drop(writing);
-    select(pin!(written.receive()), pin!(seat.world.sleep(COPY_PATIENCE))).await;
+    select(pin!(written.receive()), pin!(shard.world.sleep(COPY_PATIENCE))).await;
 }
 
 /// The pool as it is now, which nobody else has.
 ///
 /// *Errors*: `POOL_OWNED` and `POOL_NOT_RELEASED`, with nothing written.
 pub(super) async fn watch<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<ShardContext<W>>,
     taking: &Taking,
     mut found: FoundPool,
     again: impl AsyncFn() -> Result<FoundPool, Refusal>,
@@ -125,7 +125,7 @@ pub(super) async fn watch<W: World>(
     let mut earlier = None;
     if found.must_be_watched(&node) {
         tracing::info!(pool = found.catalog.name, "somebody may have the pool; watching whether its marks move");
-        seat.world.sleep(WATCH).await;
+        shard.world.sleep(WATCH).await;
         let now = again().await?;
         earlier = Some(std::mem::replace(&mut found, now));
     }
@@ -147,7 +147,7 @@ impl<W: World> Drop for Taken<W> {
         }
         // It could not be opened: whoever comes next need not watch.
         let beating = self.beating.clone();
-        self.beating.seat.world.spawn(async move {
+        self.beating.shard.world.spawn(async move {
             let own = beating.own.borrow().clone();
             let mark = Claim { beat: own.beat + 1, released: true, ..own };
             beating.found.renew(|place| beating.disks[place].clone(), &mark).await;
@@ -155,9 +155,9 @@ impl<W: World> Drop for Taken<W> {
     }
 }
 
-async fn beat_until_open<W: World>(beating: Weak<Beating<W>>, seat: Rc<Seat<W>>) {
+async fn beat_until_open<W: World>(beating: Weak<Beating<W>>, shard: Rc<ShardContext<W>>) {
     loop {
-        seat.world.sleep(HEARTBEAT).await;
+        shard.world.sleep(HEARTBEAT).await;
         let Some(beating) = beating.upgrade().filter(|beating| !beating.ended.get()) else { return };
         beating.own.borrow_mut().beat += 1;
         let mark = beating.own.borrow().clone();
@@ -173,7 +173,7 @@ impl<W: World> OpenPool<W> {
         taken.beating.ended.set(true);
         if let Some(from) = &taken.from {
             let sentence = format!("pool {} was taken over from node {from}, which had not let go of it", self.name);
-            self.seat.raise(event::POOL_TAKEN_OVER, Subject::pool(&self.name), sentence);
+            self.shard.raise(event::POOL_TAKEN_OVER, Subject::pool(&self.name), sentence);
         }
         self.stand_guard();
         Ok(())
@@ -181,7 +181,7 @@ impl<W: World> OpenPool<W> {
 
     /// The pool that was just made is ours, as [`OpenPool::hold`] has it.
     pub(super) async fn claim(self: &Rc<Self>, taking: &Taking) -> Result<(), Refusal> {
-        let claimed = self.pool.claim(&taking.node(), self.seat.world.unix_seconds()).await;
+        let claimed = self.pool.claim(&taking.node(), self.shard.world.unix_seconds()).await;
         claimed.map_err(|error| refusal(&error, self))?;
         self.stand_guard();
         Ok(())
@@ -192,7 +192,7 @@ impl<W: World> OpenPool<W> {
     /// *Errors*: `POOL_FENCED` when it has: both have stopped then.
     pub(super) async fn outlast_owner(&self) -> Result<(), Refusal> {
         // The first beat of the new pool is in between, and whoever had the disks before had one as well.
-        self.seat.world.sleep(HEARTBEAT + HEARTBEAT / 2).await;
+        self.shard.world.sleep(HEARTBEAT + HEARTBEAT / 2).await;
         self.admit_own("stop the node that uses its disks, and create the pool again")
     }
 
@@ -207,7 +207,7 @@ impl<W: World> OpenPool<W> {
     pub(super) async fn let_go(&self) {
         self.guarding.ended.set(true);
         // A disk that does not answer any more holds nobody up; the next owner then watches.
-        select(pin!(self.pool.release()), pin!(self.seat.world.sleep(LEASE))).await;
+        select(pin!(self.pool.release()), pin!(self.shard.world.sleep(LEASE))).await;
     }
 
     /// Nobody is told any more whose the pool is.
@@ -238,7 +238,7 @@ impl<W: World> OpenPool<W> {
     }
 
     fn stand_guard(self: &Rc<Self>) {
-        let world = self.seat.world.clone();
+        let world = self.shard.world.clone();
         let fence = Fence::new(move || world.now());
         if self.guarding.fence.set(fence.clone()).is_err() {
             return;
@@ -246,33 +246,33 @@ impl<W: World> OpenPool<W> {
         for slot in self.slots() {
             slot.disk.iter().for_each(|disk| self.guard(disk));
         }
-        let (name, seat, closing) = (self.name.clone(), self.seat.clone(), fence.clone());
+        let (name, shard, closing) = (self.name.clone(), self.shard.clone(), fence.clone());
         let pool = Rc::downgrade(self);
         self.pool.on_fenced(move |loss| {
             closing.close();
             let told = pool.upgrade().map_or_else(|| loss.to_string(), |pool| pool.told_of(loss));
-            stop_serving(&seat, &name, &told);
+            stop_serving(&shard, &name, &told);
         });
-        self.seat.world.spawn(beat(Rc::downgrade(self), self.seat.clone(), fence));
+        self.shard.world.spawn(beat(Rc::downgrade(self), self.shard.clone(), fence));
     }
 }
 
 /// Hosts see the volumes of the pool no more, and operators hear why.
-fn stop_serving<W: World>(seat: &Seat<W>, pool: &Name, why: &str) {
+fn stop_serving<W: World>(shard: &ShardContext<W>, pool: &Name, why: &str) {
     tracing::error!(%pool, why, "the pool is not ours any more; nothing is written to it");
-    seat.withdraw_where(|unit| unit.name.pool() == Some(pool));
+    shard.withdraw_where(|unit| unit.name.pool() == Some(pool));
     let sentence = format!("pool {pool}: {why}; this node has stopped using the pool, and its volumes do not serve");
-    seat.raise(event::POOL_FENCED, Subject::pool(pool), sentence);
+    shard.raise(event::POOL_FENCED, Subject::pool(pool), sentence);
 }
 
 /// Says every few seconds that the pool is ours, whatever a slow disk does meanwhile.
-async fn beat<W: World>(pool: Weak<OpenPool<W>>, seat: Rc<Seat<W>>, fence: Rc<Fence>) {
+async fn beat<W: World>(pool: Weak<OpenPool<W>>, shard: Rc<ShardContext<W>>, fence: Rc<Fence>) {
     loop {
-        seat.world.sleep(HEARTBEAT).await;
+        shard.world.sleep(HEARTBEAT).await;
         fence.tick();
         let Some(pool) = pool.upgrade().filter(|pool| !pool.guarding.ended.get() && !pool.is_fenced()) else { return };
-        let (began, fence) = (seat.world.now(), fence.clone());
-        seat.world.spawn(async move {
+        let (began, fence) = (shard.world.now(), fence.clone());
+        shard.world.spawn(async move {
             // Who hears that it is somebody else's has been told by then.
             if let Err(error) = pool.pool.beat(|| fence.hold(began)).await {
                 tracing::debug!(pool = %pool.name, %error, "no beat");

@@ -9,7 +9,7 @@ use super::own::{self, Taking};
 use super::{Candidate, OpenPool, keys, volumes};
 use crate::array::overlay;
 use crate::overlay::Memory;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use cluster::{Claim, WATCH};
 use futures_util::future::join_all;
 use model::{PoolId, PoolReport, Refusal, RemoteAddress, Size, Subject, VolumeReport, code, event};
@@ -24,7 +24,7 @@ pub(super) const ASKED_FOR: &str = "it was imported with --read-only";
 /// Why the pool, which could not be opened for writing, can be opened for reading: its disks refuse writes. Nothing when the
 /// refusal has another reason.
 pub(super) async fn why_unwritable<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<ShardContext<W>>,
     id: PoolId,
     candidates: &[Candidate],
     looked: Vec<Looked<W>>,
@@ -38,18 +38,18 @@ pub(super) async fn why_unwritable<W: World>(
     let why = refused.map(|(disk, error)| format!("disk {disk} refuses writes: {error}"));
     let disks: Vec<Weak<_>> = looked.iter().map(|looked| Rc::downgrade(&looked.disk)).collect();
     drop(looked);
-    super::until_let_go(seat, &disks).await;
+    super::until_let_go(shard, &disks).await;
     if why.is_some() {
         return why;
     }
     // Disks that can be opened for reading alone were not there before.
-    let readable = look_at(seat, candidates, true, false).await;
+    let readable = look_at(shard, candidates, true, false).await;
     let found = find_pool(&readable, id).is_ok();
     drop(readable);
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
     let mut candidates = candidates.iter().filter(|it| found && !RemoteAddress::is_remote(&it.path));
     candidates.find_map(|Candidate { name, path }| {
-        let error = seat.world.open_disk(path, options).err()?;
+        let error = shard.world.open_disk(path, options).err()?;
         Some(format!("disk {name} cannot be opened for writing: {error}"))
     })
 }
@@ -59,7 +59,7 @@ pub(super) async fn why_unwritable<W: World>(
 /// *Errors*: as of any opening; `POOL_OWNED` while another node's marks move; `LIMIT_REACHED` when its logs hold more than memory
 /// may be taken for.
 pub(super) async fn open_read_only<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<ShardContext<W>>,
     id: PoolId,
     looked: &[Looked<W>],
     taking: &Taking,
@@ -68,24 +68,24 @@ pub(super) async fn open_read_only<W: World>(
     let found = find_pool(looked, id)?;
     keys::admit(&found, taking)?;
     // Before anything else: from here on not even a mark reaches a disk.
-    let memory = Memory::of(&seat.overlay_room);
+    let memory = Memory::of(&shard.overlay_room);
     looked.iter().for_each(|looked| overlay::<W>(&looked.disk).keep_in(&memory));
-    let found = own::watch(seat, taking, found, async || look_again(looked, id).await).await?;
-    let opened = recover(seat, id, looked, &found, taking, &why).await;
+    let found = own::watch(shard, taking, found, async || look_again(looked, id).await).await?;
+    let opened = recover(shard, id, looked, &found, taking, &why).await;
     if memory.is_exhausted() {
         // Whatever it has come to: something that the logs hold would not be shown.
         let name = opened.map_or_else(|_| found.catalog.name.clone(), |(pool, _)| pool.name.to_string());
-        seat.withdraw_where(|unit| unit.name.pool().is_some_and(|pool| pool.as_str() == name));
-        return Err(too_much(&name, &why, seat.limits.read_only_bytes_max));
+        shard.withdraw_where(|unit| unit.name.pool().is_some_and(|pool| pool.as_str() == name));
+        return Err(too_much(&name, &why, shard.limits.read_only_bytes_max));
     }
     let (pool, volumes) = opened?;
-    seat.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
+    shard.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     tracing::warn!(pool = %pool.name, why, "the pool is read-only");
     let sentence = format!(
         "pool {} is open read-only: {why}; open it for writing with blockyard pool import {} once its disks may be written",
         pool.name, pool.name
     );
-    seat.raise(event::POOL_READ_ONLY, Subject::pool(&pool.name), sentence);
+    shard.raise(event::POOL_READ_ONLY, Subject::pool(&pool.name), sentence);
     // Not held: a pool that is closed lets go of its disks at once.
     let disks: Vec<Weak<_>> = looked.iter().map(|looked| Rc::downgrade(&looked.disk)).collect();
     let before = newest_marks(found.marks());
@@ -96,20 +96,20 @@ pub(super) async fn open_read_only<W: World>(
         let found = volume::assemble(&probes).pools.into_iter().find(|found| found.catalog.pool == own);
         found.map(|found| newest_marks(found.marks()))
     };
-    seat.world.spawn(watch_marks(Rc::downgrade(&pool), seat.clone(), before, look));
+    shard.world.spawn(watch_marks(Rc::downgrade(&pool), shard.clone(), before, look));
     Ok((pool.report(), volumes))
 }
 
 /// The pool with what its logs hold, in memory.
 async fn recover<W: World>(
-    seat: &Rc<Seat<W>>,
+    shard: &Rc<ShardContext<W>>,
     id: PoolId,
     looked: &[Looked<W>],
     found: &FoundPool,
     taking: &Taking,
     why: &str,
 ) -> Result<(Rc<OpenPool<W>>, Vec<VolumeReport>), Refusal> {
-    let Assembled { pool, troubles, log_refused } = assemble_pool(seat, id, found, looked, taking).await?;
+    let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, found, looked, taking).await?;
     assert!(pool.read_only.set(why.to_owned()).is_ok(), "a pool is opened once");
     pool.tell_of_damage(found, looked);
     pool.bring_key(taking).await?;
@@ -138,12 +138,12 @@ fn newest_marks(marks: &[(volume::Uuid, Claim)]) -> Marks {
 /// Ends a pool that somebody opens for writing meanwhile: what it shows would be of no moment that ever was.
 async fn watch_marks<W: World>(
     pool: Weak<OpenPool<W>>,
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     before: Marks,
     look: impl AsyncFn() -> Option<Marks>,
 ) {
     loop {
-        seat.world.sleep(WATCH).await;
+        shard.world.sleep(WATCH).await;
         if pool.upgrade().is_none() {
             return;
         }
@@ -153,9 +153,9 @@ async fn watch_marks<W: World>(
     }
     let Some(pool) = pool.upgrade() else { return };
     let _ = pool.overtaken.set("another node writes to its disks".to_owned());
-    seat.withdraw_where(|unit| unit.name.pool() == Some(&pool.name));
+    shard.withdraw_where(|unit| unit.name.pool() == Some(&pool.name));
     let name = &pool.name;
     let sentence =
         format!("another node has opened pool {name}, which was read-only here; this node has stopped using it");
-    seat.raise(event::POOL_FENCED, Subject::pool(name), sentence);
+    shard.raise(event::POOL_FENCED, Subject::pool(name), sentence);
 }

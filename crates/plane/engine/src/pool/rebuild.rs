@@ -48,7 +48,7 @@ impl<W: World> OpenPool<W> {
             return;
         }
         let pool = self.clone();
-        self.seat.world.spawn(async move {
+        self.shard.world.spawn(async move {
             let repair = pin!(pool.repair(group));
             let halted = pin!(pool.halt.pulled());
             if let Either::Right(_) = select(repair, halted).await {
@@ -101,7 +101,7 @@ impl<W: World> OpenPool<W> {
                 self.groups[group].to_fill.borrow_mut().remove(&member);
                 tracing::info!(pool = %self.name, disk, stripes = rebuilt.stripes, "a member is rebuilt and in service");
                 let written = self.written_bytes(group, Some(member)) - before;
-                let taken = work.summary(self.seat.world.now(), written, "it");
+                let taken = work.summary(self.shard.world.now(), written, "it");
                 let sentence = format!("disk {disk} of pool {} is filled and in service{taken}", self.name);
                 self.raise(event::REBUILD_ENDED, sentence);
                 true
@@ -135,7 +135,7 @@ impl<W: World> OpenPool<W> {
             let length = range.end - range.start;
             let pace = async |progress: raid::Progress| {
                 let done = (before + progress.done) * stripe_bytes;
-                work.advance(self.seat.world.now(), done);
+                work.advance(self.shard.world.now(), done);
                 self.groups[group].work.set(Some(work));
                 self.keep_pace(&mut gait, done, work.total_bytes(), OpenPool::is_resumed).await;
             };
@@ -177,7 +177,7 @@ impl<W: World> OpenPool<W> {
 
     /// It has happened to the pool.
     pub(super) fn raise(&self, code: EventCode, sentence: String) {
-        self.seat.raise(code, Subject::pool(&self.name), sentence);
+        self.shard.raise(code, Subject::pool(&self.name), sentence);
     }
 
     /// What a member has to be filled with. Sums say of every block whether it was ever written, also where no volume is now.
@@ -196,7 +196,7 @@ impl<W: World> OpenPool<W> {
     /// Work on these stripes of the group that begins now, with everything before it.
     fn begin_over(&self, group: usize, kind: WorkKind, stripes: &[Range<u64>]) -> Work {
         let stripes: u64 = stripes.iter().map(|range| range.end - range.start).sum();
-        Work::new(kind, self.seat.world.now(), stripes * self.stripe_bytes(group))
+        Work::new(kind, self.shard.world.now(), stripes * self.stripe_bytes(group))
     }
 
     /// Bytes that were written to the disks of the group, or of this member, since they were opened.
@@ -225,7 +225,7 @@ struct Owner<W: World> {
 impl<W: World> RebuildOwner for Owner<W> {
     async fn pace(&mut self, progress: raid::Progress) {
         let (pool, done) = (&self.pool, progress.done * self.pool.stripe_bytes(self.group));
-        self.work.advance(pool.seat.world.now(), done);
+        self.work.advance(pool.shard.world.now(), done);
         pool.groups[self.group].work.set(Some(self.work));
         if !pool.keep_pace(&mut self.gait, done, self.work.total_bytes(), OpenPool::is_resumed).await {
             let sentence =

@@ -36,7 +36,7 @@ impl<W: World> OpenPool<W> {
         if self.fill(group, member, disk).await {
             let (name, pool) = (self.disk_name(group, member), &self.name);
             let sentence = format!("disk {name} of pool {pool} was away and is back; it gets what it has missed");
-            self.seat.raise(event::DISK_RETURNED, Subject::new(SubjectKind::Disk, &name), sentence);
+            self.shard.raise(event::DISK_RETURNED, Subject::new(SubjectKind::Disk, &name), sentence);
         }
         Ok(())
     }

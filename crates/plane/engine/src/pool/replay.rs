@@ -76,7 +76,7 @@ impl<W: World> OpenPool<W> {
         names: Vec<Uuid>,
         volumes: &[Found<W>],
     ) -> Result<WriteLog, Lost> {
-        let (device, world) = (self.groups[place].array.clone(), self.seat.world.clone());
+        let (device, world) = (self.groups[place].array.clone(), self.shard.world.clone());
         let opened = WriteLog::open(device, LogId(record.id.as_u128()), world, self.keeper(record.id)).await;
         let mut recovery = opened.map_err(|error| Lost::altogether(&names, &error.to_string()))?;
         let (mut held, mut damaged) = (BTreeMap::new(), BTreeMap::new());

@@ -2,7 +2,7 @@
 
 use super::work::{Work, WorkKind};
 use super::{GroupState, OpenPool, Slot};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::Blocks;
 use model::{
     DiskCounters, DiskName, GroupReport, LogState, MemberReport, MemberSize, MemberState, PoolPolicy, PoolReport,
@@ -14,14 +14,14 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 /// The reports of all pools at home here.
-pub fn reports<W: World>(seat: &Seat<W>) -> Vec<PoolReport> {
-    seat.pools.borrow().values().map(|pool| pool.report()).collect()
+pub fn reports<W: World>(shard: &ShardContext<W>) -> Vec<PoolReport> {
+    shard.pools.borrow().values().map(|pool| pool.report()).collect()
 }
 
 /// What the member disks of all pools at home here have done.
-pub fn disk_counters<W: World>(seat: &Seat<W>) -> BTreeMap<DiskName, DiskCounters> {
+pub fn disk_counters<W: World>(shard: &ShardContext<W>) -> BTreeMap<DiskName, DiskCounters> {
     let mut counters = BTreeMap::new();
-    for pool in seat.pools.borrow().values() {
+    for pool in shard.pools.borrow().values() {
         for slot in pool.slots() {
             if let (Some(name), Some(disk)) = (slot.name, slot.disk) {
                 counters.insert(name, disk.device().device().counters());
@@ -78,7 +78,7 @@ impl<W: World> OpenPool<W> {
             fenced: self.loss(),
             read_only: self.read_only.get().cloned(),
             imported_read_only: false,
-            scrub: self.care.scrub.report(self.seat.world.now()),
+            scrub: self.care.scrub.report(self.shard.world.now()),
         }
     }
 
@@ -130,7 +130,7 @@ impl<W: World> OpenPool<W> {
         } else {
             PoolState::Healthy
         };
-        let now = self.seat.world.now();
+        let now = self.shard.world.now();
         let progress_of =
             |kind| group.work.get().filter(|work| work.kind() == kind).map(|work: Work| work.progress(now));
         let (rebuild, resync) = (progress_of(WorkKind::Rebuild), progress_of(WorkKind::Resync));
@@ -160,7 +160,7 @@ impl<W: World> OpenPool<W> {
             let Some(pool) = weak.upgrade() else { return };
             let Some((group, member)) = pool.place_of(super::disk_id(disk)) else { return };
             let inner = pool.clone();
-            pool.seat.world.spawn(async move {
+            pool.shard.world.spawn(async move {
                 // It may have failed in the array first, and is then not in service any more.
                 if let Err(error) = inner.groups[group].array.fail(member).await {
                     tracing::debug!(pool = %inner.name, %error, "a disk that missed a commit");

@@ -3,7 +3,7 @@
 use super::care::Gait;
 use super::work::{Work, WorkKind};
 use super::{CREATED_BY, OpenPool, disk_id, find};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::{BlockDevice, Extent, IoError};
 use futures_util::future::{Either, select};
 use model::{Name, PoolReport, Refusal, ScrubReport, ScrubState, Size, Subject, SubjectKind, Timestamp, code, event};
@@ -61,8 +61,12 @@ impl Found {
 /// Everything that volumes of the pool hold is read and compared, from now on.
 ///
 /// *Errors*: `POOL_BUSY` while another scrub runs; `POOL_FAILED` when the pool does not serve.
-pub async fn start_scrub<W: World>(seat: Rc<Seat<W>>, pool: Name, repairs: bool) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn start_scrub<W: World>(
+    shard: Rc<ShardContext<W>>,
+    pool: Name,
+    repairs: bool,
+) -> Result<PoolReport, Refusal> {
+    let pool = find(&shard, &pool)?;
     if pool.care.scrub.runs.get() {
         let message = format!("a scrub of pool {} runs already", pool.name);
         let hint =
@@ -80,8 +84,8 @@ pub async fn start_scrub<W: World>(seat: Rc<Seat<W>>, pool: Name, repairs: bool)
 /// The scrub that runs has ended, or ends with its present step.
 ///
 /// *Errors*: `SCRUB_UNKNOWN` when none runs.
-pub async fn stop_scrub<W: World>(seat: Rc<Seat<W>>, pool: Name) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn stop_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<PoolReport, Refusal> {
+    let pool = find(&shard, &pool)?;
     if !pool.care.scrub.runs.get() {
         let message = format!("no scrub of pool {} runs", pool.name);
         let hint = format!("start one with blockyard pool scrub start {}", pool.name);
@@ -93,8 +97,8 @@ pub async fn stop_scrub<W: World>(seat: Rc<Seat<W>>, pool: Name) -> Result<PoolR
 }
 
 /// A scrub waits from now on, or goes on.
-pub async fn hold_scrub<W: World>(seat: Rc<Seat<W>>, pool: Name, held: bool) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn hold_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name, held: bool) -> Result<PoolReport, Refusal> {
+    let pool = find(&shard, &pool)?;
     pool.care.scrub.held.set(held);
     pool.tell_of_change();
     Ok(pool.report())
@@ -123,7 +127,7 @@ impl<W: World> OpenPool<W> {
         scrub.stop.set(false);
         *scrub.report.borrow_mut() = Some(ScrubReport {
             state: ScrubState::Running,
-            started: Timestamp::from_unix(self.seat.world.unix_seconds()),
+            started: Timestamp::from_unix(self.shard.world.unix_seconds()),
             ended: None,
             repairs,
             progress: None,
@@ -134,7 +138,7 @@ impl<W: World> OpenPool<W> {
         });
         self.raise(event::SCRUB_BEGAN, format!("a scrub of pool {} has begun", self.name));
         let pool = self.clone();
-        self.seat.world.spawn(async move {
+        self.shard.world.spawn(async move {
             let scrubbed = pin!(pool.scrub(repairs));
             let halted = pin!(pool.halt.pulled());
             let state = match select(scrubbed, halted).await {
@@ -152,7 +156,7 @@ impl<W: World> OpenPool<W> {
         let groups: Vec<usize> = self.groups.iter().map(|(group, _)| group).collect();
         let total = groups.iter().map(|&group| stripes(&in_use(group)) * self.stripe_bytes(group)).sum();
         let mut walk = Walk {
-            work: Work::new(WorkKind::Scrub, self.seat.world.now(), total),
+            work: Work::new(WorkKind::Scrub, self.shard.world.now(), total),
             gait: self.gait(),
             done: 0,
             repairs,
@@ -214,7 +218,7 @@ impl<W: World> OpenPool<W> {
                     return Some(ScrubState::Failed);
                 }
                 walk.done += (part.end - part.start) * stripe_bytes;
-                walk.work.advance(self.seat.world.now(), walk.done);
+                walk.work.advance(self.shard.world.now(), walk.done);
                 self.care.scrub.work.set(Some(walk.work));
                 self.note(|report| report.checked = Size::new(walk.done));
                 let (done, total) = (walk.done, walk.work.total_bytes());
@@ -228,7 +232,7 @@ impl<W: World> OpenPool<W> {
     /// Ready when nothing more urgent is to be done in the group and the hours are right; false when it is to stop.
     async fn scrub_may_go_on(&self, group: usize) -> bool {
         while self.groups[group].repairing.get() && !self.care.scrub.stop.get() {
-            self.seat.world.sleep(MAKE_WAY).await;
+            self.shard.world.sleep(MAKE_WAY).await;
         }
         self.until(|pool| pool.care.scrub.stop.get() || (pool.is_resumed() && !pool.care.scrub.held.get())).await;
         !self.care.scrub.stop.get()
@@ -236,7 +240,7 @@ impl<W: World> OpenPool<W> {
 
     /// Looks at what the members say of themselves.
     async fn scrub_members(&self) -> Result<(), PoolError> {
-        for (disk, decayed) in self.pool.scrub_members(self.seat.world.unix_seconds(), CREATED_BY).await? {
+        for (disk, decayed) in self.pool.scrub_members(self.shard.world.unix_seconds(), CREATED_BY).await? {
             if self.tell_of_repair(disk, &decayed.to_string()) {
                 self.note(|report| report.healed += 1);
             }
@@ -253,7 +257,7 @@ impl<W: World> OpenPool<W> {
              the disk itself.",
             self.name
         );
-        self.seat.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
+        self.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
         true
     }
 
@@ -323,7 +327,7 @@ impl<W: World> OpenPool<W> {
     }
 
     fn end_scrub(&self, state: ScrubState) {
-        let now = Timestamp::from_unix(self.seat.world.unix_seconds());
+        let now = Timestamp::from_unix(self.shard.world.unix_seconds());
         self.note(|report| (report.state, report.ended) = (state, Some(now)));
         let scrub = &self.care.scrub;
         scrub.work.set(None);

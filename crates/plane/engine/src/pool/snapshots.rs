@@ -3,7 +3,7 @@
 use super::refusals::refusal;
 use super::volumes::{provisioning, uuid_of};
 use super::{OpenPool, find};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use crate::unit::{Spared, Unit};
 use model::{
     Backend, Name, Provision, Refusal, Size, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState,
@@ -17,12 +17,12 @@ use volume::{ClonePlan, FamilyStatus, Lock, SnapshotPlan, SnapshotStatus, ThinSt
 ///
 /// *Durability*: when it returns; all of them or none.
 pub async fn create_snapshots<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     pool: Name,
     snapshots: Vec<(SnapshotName, SnapshotId)>,
     lock: SnapshotLock,
 ) -> Result<Vec<SnapshotReport>, Refusal> {
-    let pool = find(&seat, &pool)?;
+    let pool = find(&shard, &pool)?;
     let mut plans = Vec::new();
     for (name, id) in &snapshots {
         plans.push(SnapshotPlan {
@@ -30,7 +30,7 @@ pub async fn create_snapshots<W: World>(
             volume: pool.mapped_id(&name.volume)?,
             name: name.snapshot.to_string(),
             lock: lock_of(lock),
-            created_at: seat.world.unix_seconds(),
+            created_at: shard.world.unix_seconds(),
         });
     }
     // What was acknowledged from memory belongs to the instant, too.
@@ -44,11 +44,11 @@ pub async fn create_snapshots<W: World>(
 /// The snapshot is no more; what only it held is given back in the background.
 ///
 /// *Durability*: when it returns.
-pub async fn delete_snapshot<W: World>(seat: Rc<Seat<W>>, name: SnapshotName) -> Result<(), Refusal> {
-    let pool = pool_of(&seat, &name)?;
+pub async fn delete_snapshot<W: World>(shard: Rc<ShardContext<W>>, name: SnapshotName) -> Result<(), Refusal> {
+    let pool = pool_of(&shard, &name)?;
     let (volume, report) = pool.snapshot(&name)?;
     let id = Uuid::from_bytes(report.id.to_bytes());
-    let deleted = pool.pool.delete_snapshot(id, seat.world.unix_seconds()).await;
+    let deleted = pool.pool.delete_snapshot(id, shard.world.unix_seconds()).await;
     deleted.map_err(|error| refusal(&error, &pool))?;
     pool.care.space.deleted.borrow_mut().entry(volume).or_default().push(report);
     pool.begin_tending();
@@ -59,11 +59,11 @@ pub async fn delete_snapshot<W: World>(seat: Rc<Seat<W>>, name: SnapshotName) ->
 ///
 /// *Durability*: when it returns.
 pub async fn lock_snapshot<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     name: SnapshotName,
     lock: SnapshotLock,
 ) -> Result<Vec<SnapshotReport>, Refusal> {
-    let pool = pool_of(&seat, &name)?;
+    let pool = pool_of(&shard, &name)?;
     let id = Uuid::from_bytes(pool.snapshot(&name)?.1.id.to_bytes());
     pool.pool.lock_snapshot(id, lock_of(lock)).await.map_err(|error| refusal(&error, &pool))?;
     Ok(vec![pool.snapshot(&name)?.1])
@@ -86,15 +86,15 @@ pub struct NewClone {
 /// The clone is in its pool, shows what the snapshot shows, and serves.
 ///
 /// *Durability*: when it returns.
-pub async fn clone_snapshot<W: World>(seat: Rc<Seat<W>>, new: NewClone) -> Result<VolumeReport, Refusal> {
-    let pool = pool_of(&seat, &new.snapshot)?;
+pub async fn clone_snapshot<W: World>(shard: Rc<ShardContext<W>>, new: NewClone) -> Result<VolumeReport, Refusal> {
+    let pool = pool_of(&shard, &new.snapshot)?;
     let plan = ClonePlan {
         id: uuid_of(new.id),
         name: new.name.volume().to_string(),
         snapshot: Uuid::from_bytes(pool.snapshot(&new.snapshot)?.1.id.to_bytes()),
         provisioning: provisioning(new.provision),
         zero_detection: new.zero_detection,
-        created_at: seat.world.unix_seconds(),
+        created_at: shard.world.unix_seconds(),
     };
     let made = pool.pool.create_clone(plan).await.map_err(|error| refusal(&error, &pool))?;
     let backend = Backend::Pool {
@@ -112,8 +112,12 @@ pub async fn clone_snapshot<W: World>(seat: Rc<Seat<W>>, new: NewClone) -> Resul
 /// The volume shows what its snapshot shows, and its initiators are told that its content is another.
 ///
 /// *Durability*: when it returns. *Errors*: `VOLUME_BUSY` while sessions use the volume and may not.
-pub async fn roll_back<W: World>(seat: Rc<Seat<W>>, name: SnapshotName, in_use: bool) -> Result<VolumeReport, Refusal> {
-    let pool = pool_of(&seat, &name)?;
+pub async fn roll_back<W: World>(
+    shard: Rc<ShardContext<W>>,
+    name: SnapshotName,
+    in_use: bool,
+) -> Result<VolumeReport, Refusal> {
+    let pool = pool_of(&shard, &name)?;
     let (volume, report) = pool.snapshot(&name)?;
     let unit = pool.unit(volume, &name.volume)?;
     let sessions = unit.sessions();
@@ -133,12 +137,12 @@ pub async fn roll_back<W: World>(seat: Rc<Seat<W>>, name: SnapshotName, in_use: 
 }
 
 /// The snapshots of all pools at home here, and those that are being deleted.
-pub fn snapshots<W: World>(seat: &Seat<W>) -> Vec<SnapshotReport> {
-    seat.pools.borrow().values().flat_map(|pool| pool.snapshots()).collect()
+pub fn snapshots<W: World>(shard: &ShardContext<W>) -> Vec<SnapshotReport> {
+    shard.pools.borrow().values().flat_map(|pool| pool.snapshots()).collect()
 }
 
-fn pool_of<W: World>(seat: &Seat<W>, name: &SnapshotName) -> Result<Rc<OpenPool<W>>, Refusal> {
-    find(seat, name.volume.pool().expect("a snapshot is of a volume of a pool"))
+fn pool_of<W: World>(shard: &ShardContext<W>, name: &SnapshotName) -> Result<Rc<OpenPool<W>>, Refusal> {
+    find(shard, name.volume.pool().expect("a snapshot is of a volume of a pool"))
 }
 
 fn lock_of(lock: SnapshotLock) -> Lock {

@@ -2,7 +2,7 @@
 
 use super::tending::Chores;
 use super::{OpenPool, find};
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use crate::unit::Unit;
 use model::{
     Name, PoolReport, Progress, Refusal, Size, SnapshotName, SpacePolicy, SpaceReport, SpaceState, Subject,
@@ -27,8 +27,12 @@ pub(super) struct Space {
 }
 
 /// From now on these are the thresholds of the pool.
-pub async fn set_space<W: World>(seat: Rc<Seat<W>>, pool: Name, policy: SpacePolicy) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+pub async fn set_space<W: World>(
+    shard: Rc<ShardContext<W>>,
+    pool: Name,
+    policy: SpacePolicy,
+) -> Result<PoolReport, Refusal> {
+    let pool = find(&shard, &pool)?;
     pool.care.space.policy.set(policy);
     pool.watch_space();
     Ok(pool.report())
@@ -54,26 +58,26 @@ impl<W: World> OpenPool<W> {
         match told {
             SpaceEvent::Soft { used_bytes, bytes } => {
                 let sentence = format!("pool {name} is filling: {}", of(used_bytes, bytes));
-                self.seat.raise(event::POOL_FILLING, Subject::pool(name), sentence);
+                self.shard.raise(event::POOL_FILLING, Subject::pool(name), sentence);
                 self.thin_units().iter().for_each(|unit| unit.soft_threshold_reached());
             }
             SpaceEvent::Hard { used_bytes, bytes } => {
                 let meaning = "writes that need space will be refused soon";
                 let sentence = format!("pool {name} is nearly full: {}; {meaning}", of(used_bytes, bytes));
-                self.seat.raise(event::POOL_FULL, Subject::pool(name), sentence);
+                self.shard.raise(event::POOL_FULL, Subject::pool(name), sentence);
                 self.thin_units().iter().for_each(|unit| unit.soft_threshold_reached());
             }
             SpaceEvent::Relieved { used_bytes, bytes } => {
                 self.care.space.refused.set(false);
                 let sentence = format!("pool {name} has room again: {}", of(used_bytes, bytes));
-                self.seat.raise(event::POOL_RELIEVED, Subject::pool(name), sentence);
+                self.shard.raise(event::POOL_RELIEVED, Subject::pool(name), sentence);
             }
             SpaceEvent::Exhausted { volume } => {
                 if !self.care.space.refused.replace(true) {
                     let id = VolumeId::from_bytes(volume.into_bytes());
-                    let what = self.seat.unit(id).map_or_else(|| id.to_string(), |unit| unit.name.to_string());
+                    let what = self.shard.unit(id).map_or_else(|| id.to_string(), |unit| unit.name.to_string());
                     let sentence = format!("a write to volume {what} was refused: pool {name} has no space left");
-                    self.seat.raise(event::WRITE_REFUSED, Subject::new(SubjectKind::Volume, &what), sentence);
+                    self.shard.raise(event::WRITE_REFUSED, Subject::new(SubjectKind::Volume, &what), sentence);
                 }
             }
         }
@@ -101,7 +105,7 @@ impl<W: World> OpenPool<W> {
     }
 
     fn thin_units(&self) -> Vec<Rc<Unit<W>>> {
-        let units = self.seat.units();
+        let units = self.shard.units();
         units.values().filter(|unit| unit.name.pool() == Some(&self.name) && unit.is_thin()).cloned().collect()
     }
 

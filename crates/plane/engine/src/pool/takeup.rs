@@ -41,7 +41,7 @@ impl<W: World> OpenPool<W> {
         })?;
         let record = &found.catalog.groups[place];
         let watch = Watch::new(place, record.protected);
-        let (state, trouble) = open::assemble_group(&self.seat, record, &found.groups[place], &looked, &watch).await?;
+        let (state, trouble) = open::assemble_group(&self.shard, record, &found.groups[place], &looked, &watch).await?;
         let returned = self.pool.return_log(&found, |at| looked[at].disk.clone()).await;
         returned.map_err(|error| refusal(&error, self))?;
         self.take_in(place, state, &watch);
@@ -53,7 +53,7 @@ impl<W: World> OpenPool<W> {
 
     /// The disks of the pool and one more, as they are now.
     async fn look_with(&self, candidate: Candidate) -> Result<Vec<Looked<W>>, Refusal> {
-        let back: Disk<W> = array::disk(&self.seat.world, inspect::open(&self.seat.remotes, &candidate.path).await?);
+        let back: Disk<W> = array::disk(&self.shard.world, inspect::open(&self.shard.remotes, &candidate.path).await?);
         let slots = self.slots();
         let here = slots
             .into_iter()

@@ -53,9 +53,9 @@ impl<W: World> OpenPool<W> {
         if chores.runs.replace(true) {
             return;
         }
-        self.pool.set_map_cache_bytes(self.seat.limits.map_cache_bytes_per_pool);
-        let (weak, world) = (Rc::downgrade(self), self.seat.world.clone());
-        self.seat.world.spawn(async move {
+        self.pool.set_map_cache_bytes(self.shard.limits.map_cache_bytes_per_pool);
+        let (weak, world) = (Rc::downgrade(self), self.shard.world.clone());
+        self.shard.world.spawn(async move {
             tend(&weak, &world, &chores).await;
             chores.runs.set(false);
             chores.changed.raise();

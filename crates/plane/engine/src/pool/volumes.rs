@@ -6,7 +6,7 @@ use super::keys::new_key;
 use super::refusals::refusal;
 use super::{OpenPool, PoolVolume, copy, find};
 use crate::array::{Disk, Group};
-use crate::seat::{Seat, Withdrawn};
+use crate::shard_context::{ShardContext, Withdrawn};
 use crate::unit::{HostState, Parts, Store, Unit, cache_id, policy_of};
 use block::BlockDevice;
 use cache::{CacheShard, PolicedVolume};
@@ -21,8 +21,8 @@ use volume::{BLOCK_BYTES, Provisioning, ThinPlan, ThinStatus, ThinVolume, Uuid, 
 /// The volume is in its pool, and serves.
 ///
 /// *Durability*: when it returns.
-pub async fn create_volume<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
-    let pool = find(&seat, spec.name.pool().expect("the conductor sends volumes of pools here"))?;
+pub async fn create_volume<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
+    let pool = find(&shard, spec.name.pool().expect("the conductor sends volumes of pools here"))?;
     pool.watch_space();
     let volume = match &spec.backend {
         Backend::Pool { provision: Provision::Segments, stripe_unit, .. } => {
@@ -32,7 +32,7 @@ pub async fn create_volume<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Res
                 size_bytes: spec.size.bytes(),
                 block_bytes: spec.block_bytes,
                 stripe_unit_bytes: stripe_unit.map_or(0, bytes_of),
-                created_at: seat.world.unix_seconds(),
+                created_at: shard.world.unix_seconds(),
             };
             let made = pool.pool.create_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
             PoolVolume::Segments(made)
@@ -46,8 +46,8 @@ pub async fn create_volume<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Res
                 granule_bytes: granule.map_or(0, bytes_of),
                 provisioning: provisioning(*provision),
                 zero_detection: *zero_detection,
-                encryption: encrypted.then(|| new_key(&seat.world)),
-                created_at: seat.world.unix_seconds(),
+                encryption: encrypted.then(|| new_key(&shard.world)),
+                created_at: shard.world.unix_seconds(),
             };
             let made = pool.pool.create_thin_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
             pool.begin_tending();
@@ -63,8 +63,12 @@ pub async fn create_volume<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Res
 /// The volume has its new size, and its initiators are told.
 ///
 /// *Durability*: when it returns.
-pub async fn resize_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName, size: Size) -> Result<VolumeReport, Refusal> {
-    let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
+pub async fn resize_volume<W: World>(
+    shard: Rc<ShardContext<W>>,
+    name: VolumeName,
+    size: Size,
+) -> Result<VolumeReport, Refusal> {
+    let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"))?;
     let id = pool.volume_id(&name)?;
     pool.pool.resize_volume(id, size.bytes()).await.map_err(|error| refusal(&error, &pool))?;
     let unit = pool.unit(id, &name)?;
@@ -76,11 +80,11 @@ pub async fn resize_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName, size: 
 /// The volume is no more, and its space is free, or becomes free in the background.
 ///
 /// *Durability*: when it returns. *Errors*: `VOLUME_HAS_SNAPSHOTS`, which says which.
-pub async fn delete_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName) -> Result<(), Refusal> {
-    let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
+pub async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName) -> Result<(), Refusal> {
+    let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"))?;
     let id = pool.volume_id(&name)?;
     pool.admit_deletion(id, &name)?;
-    let withdrawn = seat.withdraw(VolumeId::from_bytes(id.into_bytes()));
+    let withdrawn = shard.withdraw(VolumeId::from_bytes(id.into_bytes()));
     let written = match &withdrawn {
         Some(Withdrawn { unit, .. }) => {
             unit.stop_sanitizing().await;
@@ -90,7 +94,7 @@ pub async fn delete_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName) -> Res
     };
     let deleted = pool.pool.delete_volume(id).await;
     match (&deleted, &withdrawn) {
-        (Err(_), Some(Withdrawn { unit, .. })) => seat.serve(unit.clone()),
+        (Err(_), Some(Withdrawn { unit, .. })) => shard.serve(unit.clone()),
         (Ok(()), Some(Withdrawn { unit, .. })) if written.is_err() => unit.throw_away().await,
         _ => {}
     }
@@ -106,11 +110,11 @@ pub async fn delete_volume<W: World>(seat: Rc<Seat<W>>, name: VolumeName) -> Res
 ///
 /// *Errors*: `POLICY_IMPOSSIBLE` where writes cannot be acknowledged so; everything else holds all the same.
 pub async fn set_policy<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     name: VolumeName,
     policy: VolumePolicy,
 ) -> Result<VolumeReport, Refusal> {
-    let pool = find(&seat, name.pool().expect("the conductor sends volumes of pools here"))?;
+    let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"))?;
     let id = pool.volume_id(&name)?;
     let unit = pool.unit(id, &name)?;
     admit_policy(&unit, &policy)?;
@@ -118,14 +122,14 @@ pub async fn set_policy<W: World>(
         && let Err(refusal) = pool.enter_log(id, &name).await
     {
         let rest = unit.set_policy(VolumePolicy { write: unit.policy().write, ..policy }).await;
-        seat.share_out_the_line();
+        shard.share_out_the_line();
         if let Err(error) = rest {
             tracing::warn!(volume = %name, %error, "a policy");
         }
         return Err(refusal);
     }
     let set = unit.set_policy(policy).await;
-    seat.share_out_the_line();
+    shard.share_out_the_line();
     if !unit.is_written_back() {
         pool.leave_log(id).await;
     }
@@ -233,7 +237,7 @@ impl<W: World> OpenPool<W> {
 
     /// The unit of a volume of the pool.
     pub(super) fn unit(&self, id: Uuid, name: &VolumeName) -> Result<Rc<Unit<W>>, Refusal> {
-        self.seat.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| self.held_refusal(id, name))
+        self.shard.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| self.held_refusal(id, name))
     }
 
     /// How a volume of the pool is.
@@ -270,7 +274,7 @@ impl<W: World> OpenPool<W> {
         };
         let name = VolumeName::in_pool(self.name.clone(), own);
         let kept = self.pool.reservations(found.id);
-        if !self.seat.understands(&kept) {
+        if !self.shard.understands(&kept) {
             self.hold_back(found.id, "what hosts have reserved or ordered of it cannot be read");
             return None;
         }
@@ -295,13 +299,13 @@ impl<W: World> OpenPool<W> {
         debug_assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
         let block_bytes = volume.logical_block_bytes();
         let policy = policy_of(&VolumePolicy::default());
-        let shard = CacheShard { log: self.log.running(), ..self.seat.cache.clone() };
-        let policed = PolicedVolume::new(&shard, cache_id(id), volume, &policy);
+        let cache_shard = CacheShard { log: self.log.running(), ..self.shard.cache.clone() };
+        let policed = PolicedVolume::new(&cache_shard, cache_id(id), volume, &policy);
         let store = Store::in_pool(policed, block_bytes);
         let (read_only, meter) = (self.is_read_only(), self.care.meter.clone());
         let host_state = HostState::in_pool(self.pool.clone(), kept);
         let unit = Rc::new(Unit::new(Parts { id, name, backend, store, read_only, meter, host_state }));
-        self.seat.serve(unit.clone());
+        self.shard.serve(unit.clone());
         self.report_of(&unit)
     }
 }

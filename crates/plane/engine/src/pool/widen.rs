@@ -12,7 +12,7 @@ use super::work::{Work, WorkKind};
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
 use crate::array::{self, Disk};
 use crate::inspect;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::Blocks;
 use model::{Level, Name, PoolReport, Refusal, Size, Subject, SubjectKind, code, event};
 use raid::{GrowError, MemberState};
@@ -26,26 +26,26 @@ use volume::{Labelling, NewDisk};
 /// *Errors*: `GROUP_UNKNOWN`, `GROUP_FIXED`, `POOL_BUSY`, `TOO_MANY_MEMBERS` and those of the disk, with nothing changed.
 /// *Durability*: when it returns, the group will have the disk whatever happens, unless that fails.
 pub async fn add_member<W: World>(
-    seat: Rc<Seat<W>>,
+    shard: Rc<ShardContext<W>>,
     pool: Name,
     group: Option<u16>,
     candidate: Candidate,
     force: bool,
 ) -> Result<PoolReport, Refusal> {
-    let pool = find(&seat, &pool)?;
+    let pool = find(&shard, &pool)?;
     let group = pool.admit_wider(group)?;
-    let disk: Disk<W> = array::disk(&seat.world, inspect::open(&seat.remotes, &candidate.path).await?);
+    let disk: Disk<W> = array::disk(&shard.world, inspect::open(&shard.remotes, &candidate.path).await?);
     if force {
         let disks = [(candidate.name.clone(), disk.clone())];
-        Overwriting { disks: &disks, pool: Some(pool.pool.id()), node: None }.admit(&seat).await?;
+        Overwriting { disks: &disks, pool: Some(pool.pool.id()), node: None }.admit(&shard).await?;
     }
-    let id = new_uuid(&seat.world);
+    let id = new_uuid(&shard.world);
     let state = match pool.groups[group].level {
         // A mirror is filled as a replacement is; with parity there is nothing on it before stripes are moved.
         Level::Raid1 => volume::MemberState::Rebuilding { front: Blocks(0) },
         _ => volume::MemberState::InService,
     };
-    let labelling = Labelling { now: seat.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
+    let labelling = Labelling { now: shard.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
     let new = NewDisk { id, device: disk.clone() };
     let added = pool.pool.add_member(number(group), new, state, labelling).await;
     added.map_err(|error| {
@@ -179,7 +179,7 @@ impl<W: World> OpenPool<W> {
         let disk = last.called();
         let sentence = format!("disk {disk} has not become a member of pool {}: {}", self.name, why.message);
         tracing::error!("{sentence}");
-        self.seat.raise(event::MEMBER_REFUSED, Subject::new(SubjectKind::Disk, &disk), sentence);
+        self.shard.raise(event::MEMBER_REFUSED, Subject::new(SubjectKind::Disk, &disk), sentence);
         true
     }
 
@@ -188,7 +188,7 @@ impl<W: World> OpenPool<W> {
         let members = state.slots.borrow().len();
         let mut work = self.reshape_work(group);
         state.work.set(Some(work));
-        let done = work.progress(self.seat.world.now()).done_bytes;
+        let done = work.progress(self.shard.world.now()).done_bytes;
         let (mut gait, stripe_bytes, total) =
             (self.gait_from(done), self.moved_stripe_bytes(group), work.total_bytes());
         let goes_on = if done > 0 { "goes on to be" } else { "is being" };
@@ -198,7 +198,7 @@ impl<W: World> OpenPool<W> {
         );
         let pace = async |progress: raid::Progress| {
             let done = progress.done * stripe_bytes;
-            work.advance(self.seat.world.now(), done);
+            work.advance(self.shard.world.now(), done);
             state.work.set(Some(work));
             self.keep_reshape_pace(group, &mut gait, done, total).await;
         };
@@ -217,7 +217,7 @@ impl<W: World> OpenPool<W> {
         }
         let gained = Size::new(self.pool.status().bytes - before).iec();
         let written = self.written_bytes(group, None).saturating_sub(written);
-        let taken = work.summary(self.seat.world.now(), written, "its disks");
+        let taken = work.summary(self.shard.world.now(), written, "its disks");
         let sentence = format!("group {group} of pool {name} is laid out over {members} members, {gained} more{taken}");
         tracing::info!("{sentence}");
         self.raise(event::RESHAPE_ENDED, sentence);
@@ -238,7 +238,7 @@ impl<W: World> OpenPool<W> {
         runs.unwrap_or_else(|| {
             let (stripes, stripe_bytes) = (state.array.layout().stripes(), self.moved_stripe_bytes(group));
             let done = state.array.status().reshape.map_or(0, |progress| progress.done);
-            Work::resumed(WorkKind::Reshape, self.seat.world.now(), done * stripe_bytes, stripes * stripe_bytes)
+            Work::resumed(WorkKind::Reshape, self.shard.world.now(), done * stripe_bytes, stripes * stripe_bytes)
         })
     }
 

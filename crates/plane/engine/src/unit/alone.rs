@@ -2,7 +2,7 @@
 
 use super::{HostState, Parts, Store, Unit};
 use crate::inspect;
-use crate::seat::Seat;
+use crate::shard_context::ShardContext;
 use block::memory::{Null, Ram};
 use block::{BlockDevice, Blocks};
 use model::{Backend, Label, Refusal, Size, VolumeId, VolumeReport, VolumeSpec, code};
@@ -12,21 +12,21 @@ use std::rc::Rc;
 /// The volume serves on this shard.
 ///
 /// *Errors*: a file that cannot be opened, is smaller than the volume or is a disk of a pool.
-pub async fn open_alone<W: World>(seat: Rc<Seat<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
+pub async fn open_alone<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
     let blocks = Blocks(spec.size.bytes() / u64::from(spec.block_bytes));
     let store = match &spec.backend {
         Backend::Ram => Store::Ram(Ram::new(spec.block_bytes, blocks)),
         Backend::Null => Store::Null(Null::new(spec.block_bytes, blocks)),
         Backend::File { path } => {
-            admit_file(&seat.world, path).await?;
-            Store::File(GroupCommit::new(open_file(&seat.world, path, &spec)?))
+            admit_file(&shard.world, path).await?;
+            Store::File(GroupCommit::new(open_file(&shard.world, path, &spec)?))
         }
         Backend::Pool { .. } => unreachable!("volumes of pools are made by their pools"),
     };
     let (id, name, backend) = (spec.id, spec.name, spec.backend);
     let (read_only, meter, host_state) = (false, Rc::default(), HostState::none());
     let unit = Rc::new(Unit::new(Parts { id, name, backend, store, read_only, meter, host_state }));
-    seat.serve(unit.clone());
+    shard.serve(unit.clone());
     Ok(unit.report())
 }
 
@@ -54,8 +54,12 @@ fn open_file<W: World>(world: &W, path: &str, spec: &VolumeSpec) -> Result<W::Di
 /// The volume of memory or nothing has its new size, and its initiators are told.
 ///
 /// *Errors*: it would shrink; a file decides its own size.
-pub async fn resize_alone<W: World>(seat: &Rc<Seat<W>>, id: VolumeId, size: Size) -> Result<VolumeReport, Refusal> {
-    let unit = seat.unit(id).ok_or_else(|| gone(id))?;
+pub async fn resize_alone<W: World>(
+    shard: &Rc<ShardContext<W>>,
+    id: VolumeId,
+    size: Size,
+) -> Result<VolumeReport, Refusal> {
+    let unit = shard.unit(id).ok_or_else(|| gone(id))?;
     let geometry = unit.store.geometry();
     if size.bytes() < geometry.bytes() {
         return Err(shrinks(&unit.name.to_string(), geometry.bytes(), size));
@@ -75,8 +79,8 @@ pub async fn resize_alone<W: World>(seat: &Rc<Seat<W>>, id: VolumeId, size: Size
 }
 
 /// The volume does not serve any more.
-pub async fn close_alone<W: World>(seat: &Rc<Seat<W>>, id: VolumeId) -> Result<(), Refusal> {
-    seat.withdraw(id).map(drop).ok_or_else(|| gone(id))
+pub async fn close_alone<W: World>(shard: &Rc<ShardContext<W>>, id: VolumeId) -> Result<(), Refusal> {
+    shard.withdraw(id).map(drop).ok_or_else(|| gone(id))
 }
 
 /// A volume that would shrink.

@@ -27,8 +27,8 @@ pub struct Ticket<W: World> {
     events: Events,
     remote_logins: Logins,
     overlay_room: Room,
-    inbox: Receiver<Job<Seat<W>>>,
-    peers: Peers<Job<Seat<W>>>,
+    inbox: Receiver<Job<ShardContext<W>>>,
+    peers: Peers<Job<ShardContext<W>>>,
 }
 
 /// The tickets of all shards of one daemon.
@@ -51,7 +51,7 @@ pub fn tickets<W: World>(limits: Limits) -> Vec<Ticket<W>> {
 }
 
 /// One shard: its world, and what has its home there. Never leaves its thread.
-pub struct Seat<W: World> {
+pub struct ShardContext<W: World> {
     /// The outside.
     pub world: W,
     /// Which shard this is; 0 is the conductor.
@@ -93,17 +93,17 @@ pub struct Withdrawn<W: World> {
     _faces: Vec<Rc<dyn FrontUnit>>,
 }
 
-impl<W: World> Resident<W> for Seat<W> {
+impl<W: World> Resident<W> for ShardContext<W> {
     fn world(&self) -> &W {
         &self.world
     }
 }
 
-impl<W: World> Seat<W> {
+impl<W: World> ShardContext<W> {
     /// Starts the shard of `ticket` in `world`; it does what other shards ask from now on.
     pub fn take(world: W, ticket: Ticket<W>) -> Rc<Self> {
         block::pool::set_held_bytes_max(ticket.limits.pooled_bytes_per_shard);
-        let seat = Rc::new(Self {
+        let shard = Rc::new(Self {
             world: world.clone(),
             index: ticket.index,
             limits: ticket.limits,
@@ -116,13 +116,13 @@ impl<W: World> Seat<W> {
             overlay_room: ticket.overlay_room,
             peers: ticket.peers,
         });
-        let here = seat.clone();
+        let here = shard.clone();
         world.spawn(async move {
             while let Some(job) = ticket.inbox.receive().await {
                 job(here.clone());
             }
         });
-        seat
+        shard
     }
 
     /// Drops whatever is open as it is, as when the process ends. For simulations, whose process does not.
