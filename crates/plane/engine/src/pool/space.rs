@@ -69,7 +69,7 @@ impl<W: World> OpenPool<W> {
             }
             SpaceEvent::Relieved { used_bytes, bytes } => {
                 self.care.space.refused.set(false);
-                let sentence = format!("pool {name} has room again: {}", of(used_bytes, bytes));
+                let sentence = format!("writes to pool {name} find space again: {}", of(used_bytes, bytes));
                 self.shard.raise(event::POOL_RELIEVED, Subject::pool(name), sentence);
             }
             SpaceEvent::Exhausted { volume } => {

@@ -152,6 +152,13 @@ impl FamilyRecord {
 }
 
 impl Catalog {
+    /// True when a volume takes space as it is written: a thin one, or one with a snapshot.
+    #[must_use]
+    pub fn takes_space_later(&self) -> bool {
+        let mut branches = self.families.iter().flat_map(|family| &family.branches);
+        branches.any(|branch| !branch.thick || !branch.snapshots.is_empty())
+    }
+
     /// The family of the volume `id`, and the volume.
     #[must_use]
     pub fn branch(&self, id: Uuid) -> Option<(&FamilyRecord, &BranchRecord)> {

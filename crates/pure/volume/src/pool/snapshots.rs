@@ -53,7 +53,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         // What is written from here on is of the next epoch, and committed after the catalog.
         drop(held);
-        self.shared.store.committed(change).await
+        self.shared.store.committed(change).await?;
+        // A thick volume with a snapshot takes space as it is written.
+        self.shared.look_at_space();
+        Ok(())
     }
 
     /// The volume shows what the snapshot shows, at its present size; newer snapshots stay as they are.
@@ -120,7 +123,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             family.follow_catalog();
             family.need(change);
         }
-        self.shared.store.committed(change).await
+        self.shared.store.committed(change).await?;
+        self.shared.look_at_space();
+        Ok(())
     }
 
     /// The snapshot cannot be deleted before `lock` ends. Locks only become longer.

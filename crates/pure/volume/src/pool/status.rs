@@ -40,7 +40,7 @@ pub struct PoolSpace {
     pub free_bytes: u64,
     /// Volumes, those that are being deleted left out.
     pub volumes: usize,
-    /// True when a volume takes space as it is written: a thin one, or one with a snapshot.
+    /// True when a volume takes space as it is written: a thin one, or one with a snapshot. Thresholds apply only then.
     pub is_taken_later: bool,
 }
 
@@ -123,8 +123,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let bytes: u64 = (0..).zip(&catalog.groups).map(|(at, group)| of_slabs(at, group.slabs)).sum();
             let branches = || catalog.families.iter().flat_map(|family| &family.branches);
             let volumes = catalog.volumes.len() + branches().filter(|branch| !branch.dying).count();
-            let is_taken_later = branches().any(|branch| !branch.thick || !branch.snapshots.is_empty());
-            PoolSpace { bytes, free_bytes: bytes - used, volumes, is_taken_later }
+            PoolSpace { bytes, free_bytes: bytes - used, volumes, is_taken_later: catalog.takes_space_later() }
         })
     }
 

@@ -175,6 +175,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         family.follow_catalog();
         family.need(change);
         self.shared.store.committed(change).await?;
+        self.shared.look_at_space();
         self.open_thin_volume(plan.id).await
     }
 

@@ -1,6 +1,7 @@
 //! How full a pool is, and who hears of it.
 
 use super::Shared;
+use crate::catalog::Catalog;
 use crate::family::plan::{MapRepair, SpaceEvent, Thresholds};
 use crate::layout::BLOCK_BYTES;
 use crate::space::SpaceMap;
@@ -54,8 +55,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
             return;
         }
         let (used_bytes, bytes) = self.space();
+        // A pool whose volumes have all their space already refuses no write, however full it is.
+        let is_taken_later = self.store.look(Catalog::takes_space_later);
         let above = |threshold: u16| {
-            threshold > 0 && u128::from(used_bytes) * 1000 >= u128::from(bytes) * u128::from(threshold)
+            let is_set = is_taken_later && threshold > 0;
+            is_set && u128::from(used_bytes) * 1000 >= u128::from(bytes) * u128::from(threshold)
         };
         let level = match (above(thresholds.soft), above(thresholds.hard)) {
             (_, true) => Level::Hard,

@@ -96,6 +96,8 @@ fn volume_that_crosses_both_thresholds_in_one_step_is_told_of_once() {
     let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
     let hears = heard.clone();
     pool.on_space(Thresholds { soft: 600, hard: 800 }, move |event| hears.borrow_mut().push(event));
+    // Thresholds are for volumes that take space later.
+    let _thin = block_on(pool.create_thin_volume(thin_plan(9, 1000))).unwrap();
     let bytes = pool.status().bytes;
     let others = |number: u64, part: u64| VolumePlan {
         id: volume_id(number),
@@ -113,6 +115,43 @@ fn volume_that_crosses_both_thresholds_in_one_step_is_told_of_once() {
     assert!(matches!(heard.take()[..], [SpaceEvent::Soft { .. }]));
     block_on(pool.create_volume(others(3, 2))).unwrap();
     assert!(matches!(heard.take()[..], [SpaceEvent::Hard { .. }]));
+}
+
+/// It said critically that writes would be refused soon, of volumes that had all their space.
+#[test]
+fn thresholds_are_told_of_only_where_a_volume_takes_space_later() {
+    let (_, opened) = mirror();
+    let pool = &opened.pool;
+    let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
+    let hears = heard.clone();
+    pool.on_space(Thresholds { soft: 500, hard: 700 }, move |event| hears.borrow_mut().push(event));
+    let free = pool.status().free_bytes;
+    let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(1, free / 10 * 8 / 4096) };
+    block_on(pool.create_thin_volume(plan)).unwrap();
+    assert!(!pool.space().is_taken_later);
+    assert_eq!(heard.take(), []);
+    // A thin volume beside it may find none; when it is gone nobody can.
+    block_on(pool.create_thin_volume(thin_plan(2, 16))).unwrap();
+    assert!(matches!(heard.take()[..], [SpaceEvent::Hard { .. }]));
+    block_on(pool.delete_volume(volume_id(2))).unwrap();
+    assert!(matches!(heard.take()[..], [SpaceEvent::Relieved { .. }]));
+}
+
+#[test]
+fn thick_volume_with_a_snapshot_takes_space_later() {
+    let (_, opened) = mirror();
+    let pool = &opened.pool;
+    let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
+    let hears = heard.clone();
+    pool.on_space(Thresholds { soft: 100, hard: 0 }, move |event| hears.borrow_mut().push(event));
+    let bytes = pool.status().bytes;
+    let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(1, bytes / 8 / 4096) };
+    block_on(pool.create_thin_volume(plan)).unwrap();
+    assert_eq!(heard.take(), []);
+    snapshot(pool, 1, 1).unwrap();
+    assert!(matches!(heard.take()[..], [SpaceEvent::Soft { .. }]));
+    block_on(pool.delete_snapshot(snapshot_id(1), 0)).unwrap();
+    assert!(matches!(heard.take()[..], [SpaceEvent::Relieved { .. }]));
 }
 
 /// It said that 16 MiB were free and 8 were needed: slabs are given whole, and the map has its own.
