@@ -1,6 +1,6 @@
 // A problem of the array, and the page where it is put right.
 
-import type { Pool } from './types';
+import type { Pool, Trouble } from './types';
 import { to } from './route.svelte';
 
 /** Where the console helps with it; none where only the command does. */
@@ -24,6 +24,14 @@ export const commandIn = (text: string): string | undefined => /blockyard [a-z].
 export function concernsPool({ subject }: { subject: string }, name: string, pools: Pool[]): boolean {
   const members = pools.find((pool) => pool.name === name)?.groups.flatMap((group) => group.members.map((member) => member.disk)) ?? [];
   return subject === `pool ${name}` || subject === `log of pool ${name}` || subject.startsWith(`volume ${name}/`) || members.some((disk) => disk && (subject === `disk ${disk}` || subject === `file system of disk ${disk}`));
+}
+
+/** How the pool is, in a word for its heading: what is critical goes before its redundancy, and so does whatever is wrong with a healthy
+ * pool itself. The command line says the same. */
+export function poolState(pool: Pool, problems: Trouble[], pools: Pool[]): { state: string; text?: string } {
+  const own = `pool ${pool.name}`;
+  const worst = problems.find((problem) => concernsPool(problem, pool.name, pools) && (problem.severity === 'critical' || (pool.state === 'healthy' && problem.subject === own)));
+  return worst ? { state: worst.severity, text: worst.subject === own ? worst.state : `${worst.subject} ${worst.state}` } : { state: pool.state };
 }
 
 /** True where the problem is about the volume. */

@@ -1,6 +1,6 @@
 //! How everything is, in one sentence and then in detail.
 
-use crate::{DiskName, EngineReport, MeasureReport, MemoryReport, Name, Size};
+use crate::{DiskName, EngineReport, MeasureReport, MemoryReport, Name, PoolReport, PoolState, Size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +70,23 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// How `pool` is, in a word for headings and tables, where `problems` concern it, the worst first: what is critical goes before
+    /// its redundancy, and so does whatever is wrong with a healthy pool itself.
+    #[must_use]
+    pub fn pool_state<'a>(pool: &PoolReport, problems: impl IntoIterator<Item = &'a Self>) -> String {
+        let own = format!("pool {}", pool.name);
+        let is_told = |problem: &&Self| {
+            problem.severity == Severity::Critical || (pool.state == PoolState::Healthy && problem.subject == own)
+        };
+        match problems.into_iter().find(is_told) {
+            None => pool.state.as_str().to_owned(),
+            Some(Self { severity, subject, state, .. }) => {
+                let subject = if *subject == own { String::new() } else { format!("{subject} ") };
+                format!("{subject}{state} ({})", severity.as_str())
+            }
+        }
+    }
+
     /// True where it is about the pool, its log, one of its volumes or one of these disks, its members.
     #[must_use]
     pub fn concerns_pool(&self, pool: &Name, members: &[&DiskName]) -> bool {

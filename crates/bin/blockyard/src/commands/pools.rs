@@ -114,10 +114,11 @@ fn share_out(like: &NewGroup, disks: &[DiskName], count: usize) -> Result<Vec<Ne
 fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list("/pools", "pools", options, &[])?;
     let pools: Vec<PoolReport> = answer.decode()?;
+    let status = status(desk)?;
     let row = |pool: &PoolReport| {
         vec![
             pool.name.to_string(),
-            pool.state.as_str().to_owned(),
+            Problem::pool_state(pool, concerns(&status, pool)),
             known(pool.size, Size::iec),
             pool.used.iec(),
             pool.free().iec(),
@@ -136,16 +137,25 @@ fn show(desk: &Desk, name: &model::Name) -> Result<(), Failure> {
     if desk.out.is_json() {
         return desk.out.json(&answer);
     }
-    let status: StatusReport = desk.client.get("/status", "status")?.decode()?;
+    let status = status(desk)?;
     let pool: PoolReport = answer.decode()?;
-    let members: Vec<&model::DiskName> = pool.members().filter_map(|member| member.disk.as_ref()).collect();
-    let concern = |problem: &&Problem| problem.concerns_pool(name, &members);
-    put(&drawn(&pool, &status.problems.iter().filter(concern).collect::<Vec<_>>()))
+    put(&drawn(&pool, &concerns(&status, &pool)))
+}
+
+fn status(desk: &Desk) -> Result<StatusReport, Failure> {
+    desk.client.get("/status", "status")?.decode()
+}
+
+/// What is wrong with the pool, its log, its volumes and its disks, the worst first.
+fn concerns<'a>(status: &'a StatusReport, pool: &PoolReport) -> Vec<&'a Problem> {
+    let members: Vec<&DiskName> = pool.members().filter_map(|member| member.disk.as_ref()).collect();
+    status.problems.iter().filter(|problem| problem.concerns_pool(&pool.name, &members)).collect()
 }
 
 /// The pool as a drawing: its groups, its disks, its rebuild.
 fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
-    let mut text = format!("pool {}: {}\n", pool.name, pool.state.as_str());
+    let state = Problem::pool_state(pool, problems.iter().copied());
+    let mut text = format!("pool {}: {state}\n", pool.name);
     let mut line = |args: std::fmt::Arguments<'_>| {
         text.write_fmt(args).expect("a string takes all text");
         text.push('\n');
@@ -179,7 +189,7 @@ fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
     for (head, group) in heads.chain(logs) {
         line(format_args!("  {head}"));
         for member in &group.members {
-            line(format_args!("    {}", drawn_member(member)));
+            line(format_args!("    {}", drawn_member(member, problems)));
         }
         let works = [("rebuild", &group.rebuild), ("resync", &group.resync), ("reshape", &group.reshape)];
         for (what, progress) in works {
@@ -208,7 +218,7 @@ fn layout(group: &GroupReport) -> String {
     format!("{level} {data}+{}", members - data)
 }
 
-fn drawn_member(member: &MemberReport) -> String {
+fn drawn_member(member: &MemberReport, problems: &[&Problem]) -> String {
     let disk = member.disk.as_ref().map_or_else(|| member.id.to_string(), ToString::to_string);
     let errors = match member.errors {
         0 => String::new(),
@@ -220,5 +230,8 @@ fn drawn_member(member: &MemberReport) -> String {
         n => format!(", {} not as written", Size::new(n * 4096).iec()),
     };
     let spare = member.stands_for.as_ref().map_or(String::new(), |of| format!(", was a spare, in the place of {of}"));
-    format!("{:>2}  {disk:<12} {}{errors}{wrong}{spare}", member.slot, member.state.as_str())
+    let subject = format!("disk {disk}");
+    let worst = problems.iter().find(|problem| problem.subject == subject);
+    let worst = worst.map_or(String::new(), |problem| format!(", {}", problem.state));
+    format!("{:>2}  {disk:<12} {}{worst}{errors}{wrong}{spare}", member.slot, member.state.as_str())
 }

@@ -14,9 +14,15 @@ const SPACE_ALLOCATION_FAILED: (u8, u8, u8) = (7, 0x27, 7);
 pub fn all_tell(dir: &Path, code: &str, words: &str) {
     wait_for(dir, "status", |said| said.contains(words));
     assert_eq!(ask(dir, &["status", "--check"]).code, 7);
-    for line in ["pool show tank", "doctor"] {
+    let state = words.trim_end_matches(": ");
+    for (line, words) in [("pool show tank", words), ("doctor", words), ("pool list", state)] {
         let said = ask_line(dir, line).stdout;
         assert!(said.contains(words), "{line} does not say {words:?}: {said}");
+        assert!(
+            line == "doctor"
+                || !said.lines().nth(usize::from(line == "pool list")).expect("a line").contains("healthy"),
+            "{said}"
+        );
     }
     let alerts = good(dir, "alert active");
     assert!(alerts.lines().any(|line| line.contains(code) && line.contains("critical")), "{code}: {alerts}");
@@ -39,6 +45,7 @@ fn thin_pool_that_is_full_is_told_by_all() {
     let refused = (0..2048).find_map(|at| session.write(at * 128, 128, 7).err().filter(|sense| sense.0 != 6));
     assert_eq!(refused, Some(SPACE_ALLOCATION_FAILED));
     all_tell(dir, "BY-E322", "full: ");
+    assert!(good(dir, "pool show tank").starts_with("pool tank: full (critical)\n"));
     good(dir, "unpresent tank/v client --force");
     good(dir, "volume delete tank/v --yes");
     wait_for(dir, "status", |said| said.starts_with("All good"));
@@ -65,8 +72,8 @@ fn volume_that_does_not_serve_in_a_healthy_pool_is_told_by_all() {
     }
     let mut daemon = start_with(dir, "test", &["--no-web"]);
     wait_until_served(dir);
-    assert!(good(dir, "pool list").contains("healthy"));
     all_tell(dir, "BY-E247", "not serving");
+    assert!(good(dir, "pool show tank").starts_with("pool tank: volume tank/v not serving (critical)\n"));
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 

@@ -166,12 +166,19 @@ fn whatever_a_critical_event_tells_of_is_critical_in_the_status_and_alerted() {
     let critical = event::CATALOGUE.iter().filter(|entry| entry.severity == EventSeverity::Critical);
     let mut rows = 0;
     for entry in critical {
-        let (conditions, sentence) = told(&where_it_is_so(entry.code));
+        let snapshot = where_it_is_so(entry.code);
+        let (conditions, sentence) = told(&snapshot);
         let [condition] = &conditions[..] else { panic!("{}: {conditions:?}", entry.code) };
         assert_eq!(condition.problem.severity, Severity::Critical, "{}", entry.code);
         assert_eq!((condition.code, condition.severity()), (entry.code, EventSeverity::Critical));
         assert!(!condition.is_chosen, "{} is alerted", entry.code);
         assert!(sentence.starts_with(&condition.problem.subject) && sentence.contains(&condition.problem.action));
+        for pool in &snapshot.pools {
+            let members: Vec<_> = pool.members().filter_map(|member| member.disk.as_ref()).collect();
+            let concerns = condition.problem.concerns_pool(&pool.name, &members);
+            let state = Problem::pool_state(pool, concerns.then_some(&condition.problem));
+            assert_eq!(state == "healthy", !concerns, "{}: {state}", entry.code);
+        }
         rows += 1;
     }
     assert!(rows > 20, "{rows}");
