@@ -31,7 +31,7 @@ impl Backend {
     /// the others are woken by waiting for it like for any socket.
     pub fn open(options: &Options, wake: &Arc<OwnedFd>) -> io::Result<Self> {
         let poller =
-            || Poller::new(options.disk_threads_max, wake.clone()).map(|poller| Self::Poller(Box::new(poller)));
+            || Poller::new(options.threads_per_disk_max, wake.clone()).map(|poller| Self::Poller(Box::new(poller)));
         match options.io {
             Io::Threads => poller(),
             Io::Uring => Ring::new(options.queue_entries, options.restricted).map(|ring| Self::Ring(Box::new(ring))),

@@ -56,6 +56,18 @@ impl Operation {
         !matches!(self, Self::Poll { .. })
     }
 
+    /// The file of a disk that it is about.
+    pub fn file(&self) -> Option<&Arc<OwnedFd>> {
+        match self {
+            Self::Poll { .. } => None,
+            Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Flush { file }
+            | Self::Punch { file, .. }
+            | Self::Allocate { file, .. } => Some(file),
+        }
+    }
+
     /// Does the operation on this thread and sleeps until it is done.
     pub fn perform(mut self) -> Landed {
         let result = loop {

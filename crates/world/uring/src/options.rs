@@ -19,8 +19,8 @@ pub struct Options {
     pub io: Io,
     /// Operations that fit into one submission; more are submitted in several. A power of two.
     pub queue_entries: u32,
-    /// Threads that do the disk I/O of this shard where io_uring is not there; they sleep when idle.
-    pub disk_threads_max: usize,
+    /// Threads that do the disk I/O of this shard where io_uring is not there, for each open disk; they end when idle.
+    pub threads_per_disk_max: usize,
     /// How long the shard looks for work before it sleeps: trades CPU for latency at low depth. Zero: it sleeps at once.
     /// It is not spent while looking has not paid of late.
     pub busy_poll: Duration,
@@ -89,7 +89,7 @@ pub enum Io {
     Auto,
     /// io_uring, or an error.
     Uring,
-    /// epoll for sockets, a few threads for disks.
+    /// epoll for sockets, a few threads for each disk.
     Threads,
 }
 
@@ -98,7 +98,7 @@ impl Default for Options {
         Self {
             io: Io::Auto,
             queue_entries: 256,
-            disk_threads_max: 4,
+            threads_per_disk_max: 4,
             busy_poll: Duration::ZERO,
             cpu: None,
             media: Vec::new(),

@@ -35,12 +35,12 @@ struct Source {
 
 impl Poller {
     /// An epoll instance without descriptors.
-    pub fn new(disk_threads_max: usize, wake: Arc<OwnedFd>) -> io::Result<Self> {
+    pub fn new(threads_per_disk_max: usize, wake: Arc<OwnedFd>) -> io::Result<Self> {
         Ok(Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             sources: Vec::new(),
             waits: Vec::new(),
-            workers: Workers::new(disk_threads_max, wake),
+            workers: Workers::new(threads_per_disk_max, wake),
             events: Vec::with_capacity(EVENTS_MAX),
             early: Vec::new(),
         })

@@ -1,8 +1,8 @@
-//! A few threads that do disk I/O where io_uring is not there.
+//! Threads that do disk I/O where io_uring is not there.
 
-use crate::operation::{Done, Operation, Token};
+use crate::operation::{Done, Landed, Operation, Token};
 use rustix::io::Errno;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,10 +10,13 @@ use std::time::Duration;
 /// How long the workers of a shard that ends may take for what they have begun.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Threads, started when there is work and none is idle, up to a bound; idle ones sleep.
+/// A worker ends that has had nothing to do for so long.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// Threads, started when there is work and none is idle. Each file has at most so many of them at once: a disk that does not
+/// answer holds its own and no other's.
 pub(super) struct Workers {
     shared: Arc<Shared>,
-    threads_max: usize,
 }
 
 struct Shared {
@@ -21,39 +24,63 @@ struct Shared {
     work: Condvar,
     left: Condvar,
     wake: Arc<OwnedFd>,
+    threads_per_file_max: usize,
+    perform: fn(Operation) -> Landed,
 }
 
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<(Token, Operation)>,
+    files: BTreeMap<FileKey, FileQueue>,
+    /// A file for each operation that may begin now.
+    ready: VecDeque<FileKey>,
     done: Vec<Done>,
     threads: usize,
+    /// Threads that are not at work on an operation, one that has just been started among them.
     idle: usize,
     closing: bool,
 }
 
+/// Where the open file lies; that of no other while an operation holds it.
+type FileKey = usize;
+
+/// What is asked of one open file.
+#[derive(Default)]
+struct FileQueue {
+    jobs: VecDeque<(Token, Operation)>,
+    /// How often it stands in `ready`: at most once for each job.
+    ready: usize,
+    /// How many threads are at work on it.
+    running: usize,
+}
+
 impl Workers {
-    /// At most `threads_max` threads, which write to `wake` when there is something to take.
-    pub fn new(threads_max: usize, wake: Arc<OwnedFd>) -> Self {
-        let shared = Shared { queue: Mutex::default(), work: Condvar::new(), left: Condvar::new(), wake };
-        Self { shared: Arc::new(shared), threads_max: threads_max.max(1) }
+    /// At most `threads_per_file_max` threads for each open file, which write to `wake` when there is something to take.
+    pub fn new(threads_per_file_max: usize, wake: Arc<OwnedFd>) -> Self {
+        Self::performing(threads_per_file_max, wake, Operation::perform)
+    }
+
+    fn performing(threads_per_file_max: usize, wake: Arc<OwnedFd>, perform: fn(Operation) -> Landed) -> Self {
+        let (queue, work, left) = Default::default();
+        let threads_per_file_max = threads_per_file_max.max(1);
+        Self { shared: Arc::new(Shared { queue, work, left, wake, threads_per_file_max, perform }) }
     }
 
     /// Queues an operation.
     pub fn start(&self, token: Token, operation: Operation) {
         let mut queue = self.shared.lock();
-        queue.jobs.push_back((token, operation));
-        if queue.jobs.len() > queue.idle && queue.threads < self.threads_max {
+        let key = operation.file().map_or(0, |file| Arc::as_ptr(file).addr());
+        queue.files.entry(key).or_default().jobs.push_back((token, operation));
+        queue.make_ready(key, self.shared.threads_per_file_max);
+        if queue.ready.len() > queue.idle {
             let shared = self.shared.clone();
             let thread = std::thread::Builder::new().name("disk".to_owned());
             match thread.spawn(move || shared.work()) {
-                Ok(_) => queue.threads += 1,
+                Ok(_) => (queue.threads, queue.idle) = (queue.threads + 1, queue.idle + 1),
                 Err(error) if queue.threads > 0 => tracing::debug!("one thread less for disks: {error}"),
                 Err(error) => {
                     tracing::error!("there is no thread for disk I/O: {error}");
-                    let (token, operation) = queue.jobs.pop_back().expect("it was queued above");
-                    let landed = crate::operation::Landed { operation, result: Err(Errno::IO) };
-                    queue.done.push(Done { token, landed });
+                    let (key, (token, operation)) = queue.take().expect("it was queued above");
+                    queue.landed(key, Done { token, landed: Landed { operation, result: Err(Errno::IO) } });
                     self.shared.ring_the_bell();
                 }
             }
@@ -65,6 +92,36 @@ impl Workers {
     /// Adds what has landed to `done`.
     pub fn reap(&self, done: &mut Vec<Done>) {
         done.append(&mut self.shared.lock().done);
+    }
+}
+
+impl Queue {
+    /// One more operation of the file may begin, if one waits and the file has not its share of threads.
+    fn make_ready(&mut self, key: FileKey, threads_per_file_max: usize) {
+        let Some(file) = self.files.get_mut(&key) else { return };
+        if file.jobs.len() > file.ready && file.ready + file.running < threads_per_file_max {
+            file.ready += 1;
+            self.ready.push_back(key);
+        }
+    }
+
+    /// The next operation, and its file; it is at work from now on.
+    fn take(&mut self) -> Option<(FileKey, (Token, Operation))> {
+        let key = self.ready.pop_front()?;
+        let file = self.files.get_mut(&key)?;
+        file.ready -= 1;
+        file.running += 1;
+        Some((key, file.jobs.pop_front()?))
+    }
+
+    /// An operation that was taken is over.
+    fn landed(&mut self, key: FileKey, done: Done) {
+        self.done.push(done);
+        let Some(file) = self.files.get_mut(&key) else { return };
+        file.running -= 1;
+        if file.running == 0 && file.jobs.is_empty() {
+            self.files.remove(&key);
+        }
     }
 }
 
@@ -94,25 +151,86 @@ impl Shared {
     fn work(&self) {
         let mut queue = self.lock();
         loop {
-            let Some((token, operation)) = queue.jobs.pop_front() else {
+            let Some((key, (token, operation))) = queue.take() else {
                 if queue.closing {
                     break;
                 }
-                queue.idle += 1;
-                queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
-                queue.idle -= 1;
+                let waited = self.work.wait_timeout(queue, IDLE).unwrap_or_else(PoisonError::into_inner);
+                queue = waited.0;
+                if waited.1.timed_out() && queue.ready.is_empty() {
+                    break;
+                }
                 continue;
             };
+            queue.idle -= 1;
             drop(queue);
-            let landed = operation.perform();
+            let landed = (self.perform)(operation);
             queue = self.lock();
+            queue.idle += 1;
             let first = queue.done.is_empty();
-            queue.done.push(Done { token, landed });
+            queue.landed(key, Done { token, landed });
+            queue.make_ready(key, self.threads_per_file_max);
             if first {
                 self.ring_the_bell();
             }
         }
-        queue.threads -= 1;
+        (queue.threads, queue.idle) = (queue.threads - 1, queue.idle - 1);
         self.left.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use block::Buf;
+    use rustix::event::{EventfdFlags, eventfd};
+    use std::fs::File;
+    use std::sync::RwLock;
+    use std::time::Instant;
+
+    const HANGS: u64 = 1 << 40;
+
+    /// Held while the disk hangs.
+    static HANGING: RwLock<()> = RwLock::new(());
+
+    fn perform(operation: Operation) -> Landed {
+        if matches!(operation, Operation::Read { offset: HANGS, .. }) {
+            drop(HANGING.read().expect("nobody panics with it"));
+        }
+        operation.perform()
+    }
+
+    fn read(file: &Arc<OwnedFd>, offset: u64) -> Operation {
+        Operation::Read { file: file.clone(), offset, buf: Buf::zeroed(512), filled: 0 }
+    }
+
+    fn wait_for(workers: &Workers, count: usize) -> Vec<Token> {
+        let (mut done, until) = (Vec::new(), Instant::now() + Duration::from_secs(20));
+        while done.len() < count {
+            assert!(Instant::now() < until, "{} of {count}", done.len());
+            workers.reap(&mut done);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let mut tokens: Vec<Token> = done.into_iter().map(|done| done.token).collect();
+        tokens.sort_unstable();
+        tokens
+    }
+
+    /// It took all threads of its shard, and healthy disks were said not to answer.
+    #[test]
+    fn disk_that_hangs_holds_its_own_threads_and_no_other() {
+        let held = HANGING.write().expect("nobody panics with it");
+        let wake = Arc::new(eventfd(0, EventfdFlags::NONBLOCK).expect("a descriptor"));
+        let workers = Workers::performing(4, wake, perform);
+        let open = || Arc::new(OwnedFd::from(File::open("/dev/zero").expect("it is there")));
+        let (hanging, healthy) = (open(), open());
+        (0..40).for_each(|token| workers.start(token, read(&hanging, HANGS)));
+        (40..140).for_each(|token| workers.start(token, read(&healthy, 0)));
+        assert_eq!(wait_for(&workers, 100), (40..140).collect::<Vec<_>>());
+        let threads = workers.shared.lock().threads;
+        drop(held);
+        assert!((5..=8).contains(&threads), "four of each disk at most, and {threads} are there");
+        assert_eq!(wait_for(&workers, 40), (0..40).collect::<Vec<_>>());
+        assert!(workers.shared.lock().files.is_empty(), "what has nothing to do is forgotten");
     }
 }
