@@ -92,7 +92,10 @@ fn below(files: Vec<InFile>) -> Vec<Below> {
 /// The file system that the file is on, what the file has no space for yet, and what is free.
 fn look(path: &Path) -> Option<(u64, u64, u64)> {
     let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
-    let system = statvfs(path).ok().filter(|system| !system.f_flag.contains(StatVfsMountFlags::RDONLY))?;
+    let system = statvfs(path).ok().filter(|system| {
+        // Some file systems in user space do not tell how large they are.
+        system.f_blocks > 0 && !system.f_flag.contains(StatVfsMountFlags::RDONLY)
+    })?;
     let lacks = file.len().saturating_sub(file.blocks() * 512);
     Some((file.dev(), lacks, system.f_bavail.saturating_mul(system.f_frsize)))
 }
