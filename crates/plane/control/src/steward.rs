@@ -4,8 +4,8 @@ use crate::system::now;
 use crate::verdict::of_stalled;
 use crate::{Control, Wanted};
 use model::{
-    DiskName, Event, EventCode, Name, Order, PoolReport, PoolState, Problem, Raised, Refusal, Report, Subject,
-    SubjectKind, Timestamp, code, event,
+    DiskName, DiskState, Event, EventCode, Name, Order, PoolReport, PoolState, Problem, Raised, Refusal, Report,
+    Subject, SubjectKind, Timestamp, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -149,7 +149,12 @@ impl Control {
             let sentence = format!("disk {name} does not answer: {}", problem.meaning);
             self.raise(event::DISK_STALLED, Subject::disk(name), sentence);
         }
-        for name in seen.iter().filter(|name| !stalled.contains_key(*name)) {
+        // One that its pool has given up no longer waits, and has not answered.
+        let serves = |name: &&DiskName| {
+            let disk = disks.iter().find(|disk| disk.name.as_ref() == Some(*name));
+            disk.is_some_and(|disk| !matches!(disk.state, DiskState::Failed | DiskState::Missing))
+        };
+        for name in seen.iter().filter(|name| !stalled.contains_key(*name)).filter(serves) {
             self.raise(event::DISK_ANSWERS, Subject::disk(name), format!("disk {name} answers again"));
         }
         *seen = stalled.into_keys().collect();

@@ -63,24 +63,28 @@ fn paths_up(disk: &serde_json::Value) -> usize {
 }
 
 #[test]
-fn pool_on_disks_of_two_arrays_survives_a_path_and_an_array() {
+fn raid6_on_disks_of_two_arrays_survives_a_path_and_an_array() {
     let (one, mut two) =
         (Target::start("one", ["127.0.0.2", "127.0.0.3"]), Target::start("two", ["127.0.0.4", "127.0.0.5"]));
-    let (first, second) = (one.export("a"), two.export("a"));
+    // RAID-6 bears the loss of two disks: all that the second array has.
+    let mut disks: Vec<String> = ["a", "b", "c", "d"].iter().map(|volume| one.export(volume)).collect();
+    disks.extend(["a", "b"].iter().map(|volume| two.export(volume)));
+    let names = ["r0", "r1", "r2", "r3", "r4", "r5"];
     let ours = tempfile::tempdir().expect("a folder");
     let dir = ours.path();
     let mut daemon = start_with(dir, "front", &["--no-web"]);
     wait_until_served(dir);
-    good(dir, &format!("disk add --name r0 {first}"));
-    good(dir, &format!("disk add --name r1 {second}"));
-    let twice = ask_line(dir, &format!("disk add --name r2 {second}"));
-    assert!(twice.code != 0 && twice.stderr.contains("is known as disk r1"), "{}", twice.stderr);
-    good(dir, "pool create tank --level raid1 r0 r1");
+    for (name, address) in names.iter().zip(&disks) {
+        good(dir, &format!("disk add --name {name} {address}"));
+    }
+    let twice = ask_line(dir, &format!("disk add --name r6 {}", disks[5]));
+    assert!(twice.code != 0 && twice.stderr.contains("is known as disk r5"), "{}", twice.stderr);
+    good(dir, &format!("pool create tank --level raid6 {}", names.join(" ")));
     good(dir, "volume create tank/v 32MiB");
     present(dir);
     let mut host = Initiator::login(dir);
     host.write(0, 64, 1).expect("it is written");
-    for name in ["r0", "r1"] {
+    for name in names {
         wait_for_disk(dir, name, "both paths up", |disk| paths_up(disk) == 2);
     }
     let reserved = ask_line(one.dir.path(), "volume show tank/a -o json").stdout;
@@ -89,7 +93,9 @@ fn pool_on_disks_of_two_arrays_survives_a_path_and_an_array() {
     // One path is cut off: nobody hears of it but the operator.
     good(one.dir.path(), &format!("portal remove {} --force", one.portals[0]));
     host.write(64, 64, 2).expect("it is written");
-    wait_for_disk(dir, "r0", "one path up", |disk| paths_up(disk) == 1);
+    for name in &names[..4] {
+        wait_for_disk(dir, name, "one path up", |disk| paths_up(disk) == 1);
+    }
     let events = wait_for(dir, "event list", |said| said.contains("BY-E115"));
     assert!(events.contains("r0"), "{events}");
     let status = good(dir, "disk list --no-headers");
@@ -104,6 +110,11 @@ fn pool_on_disks_of_two_arrays_survives_a_path_and_an_array() {
     two.daemon = start_again(&two);
     wait_long(dir, "event list", |said| said.contains("BY-E104"));
     wait_long(dir, "pool show tank", |said| said.starts_with("pool tank: healthy\n"));
+    // Each of the two gets what it has missed, and not its 128 MiB.
+    let events = good(dir, "event list");
+    let filled: Vec<&str> = events.lines().filter(|line| line.contains("BY-E202")).collect();
+    assert!(!events.contains("BY-E114"), "the disks were unreachable until then, and did not answer: {events}");
+    assert!(filled.len() == 2 && filled.iter().all(|line| line.contains(" KiB written to it")), "{events}");
     let mut host = Initiator::login(dir);
     for (from, fill) in [(0, 1), (64, 2), (128, 3)] {
         assert!(host.read(from, 64).expect("it is read").iter().all(|byte| *byte == fill));

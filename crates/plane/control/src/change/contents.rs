@@ -7,7 +7,7 @@ use crate::Control;
 use crate::devices::{Found, SIZE_MIN};
 use crate::medium::Medium;
 use crate::privileged::Program;
-use model::{DiskReport, Label, Refusal, UNKNOWN_DATA, code};
+use model::{DiskReport, Label, Refusal, RemoteAddress, UNKNOWN_DATA, code};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -66,8 +66,10 @@ impl Control {
             let count = device.parts.len();
             found.extend((count > 0).then(|| format!("{count} partitions")));
         }
-        // Nothing was ever written to a file that has no blocks.
-        let recognised = if Medium::is_hole(path) { Vec::new() } else { recognised(self, path).await };
+        // Nothing was ever written to a file that has no blocks, and no program of this machine reaches a disk of another array.
+        let is_out_of_reach = path.to_str().is_some_and(RemoteAddress::is_remote);
+        let recognised =
+            if is_out_of_reach || Medium::is_hole(path) { Vec::new() } else { recognised(self, path).await };
         if !recognised.is_empty() {
             // A name is better than that there is something.
             found.remove(UNKNOWN_DATA);
