@@ -4,10 +4,8 @@
 
 use crate::confined::Client;
 use control::Engine;
-use http_body_util::{BodyExt, Empty};
-use hyper::body::Bytes;
+use http_body_util::{BodyExt, Full};
 use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
 use model::Order;
 use sd_notify::NotifyState;
 use std::path::{Path, PathBuf};
@@ -103,13 +101,10 @@ impl Pulse {
 /// True when the status can be had at `socket`.
 async fn answers(socket: &Path) -> anyhow::Result<bool> {
     let stream = UnixStream::connect(socket).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
-    let request = Request::get("/api/v1/status").header("host", "blockyard").body(Empty::<Bytes>::new())?;
-    let response = sender.send_request(request).await?;
+    let request = Request::get("/api/v1/status").header("host", "blockyard").body(Full::default())?;
+    let response = http_client::send(stream, request).await?;
     let status = response.status();
     response.into_body().collect().await?;
-    connection.abort();
     Ok(status == StatusCode::OK)
 }
 

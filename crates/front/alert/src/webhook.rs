@@ -10,7 +10,6 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HOST, USER_AGENT};
 use hyper::{Method, Request};
-use hyper_util::rt::TokioIo;
 use model::{EventSeverity, WebhookForm};
 use serde_json::json;
 use sha2::Sha256;
@@ -52,12 +51,9 @@ pub async fn send(receiver: &Receiver, url: &str, form: WebhookForm, message: &M
     }
     let request = request.body(Full::new(Bytes::from(body))).map_err(|error| error.to_string())?;
     let broke = |error: hyper::Error| format!("the connection broke: {error}");
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(line)).await.map_err(broke)?;
-    let connection = tokio::spawn(connection);
-    let response = sender.send_request(request).await.map_err(broke)?;
+    let response = http_client::send(line, request).await.map_err(broke)?;
     let status = response.status();
     let said = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    connection.abort();
     let said = said.map(|said| String::from_utf8_lossy(&said.to_bytes()).into_owned()).unwrap_or_default();
     let answer = format!("{status} {said}");
     if status.is_success() { Ok(answer) } else { Err(format!("it answers {answer}")) }

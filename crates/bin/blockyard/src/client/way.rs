@@ -6,7 +6,6 @@ use crate::failure::Failure;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, Uri};
-use hyper_util::rt::TokioIo;
 use model::{Refusal, code};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -111,11 +110,7 @@ async fn over(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
 ) -> Result<Response<Incoming>, Failure> {
-    let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
-    let (mut sender, connection) = shaken.map_err(|error| super::gone(&error))?;
-    // It ends with the exchange; what breaks it breaks the exchange, too.
-    tokio::spawn(connection);
-    Ok(sender.send_request(request).await.map_err(|error| super::gone(&error))?)
+    Ok(http_client::send(stream, request).await.map_err(|error| super::gone(&error))?)
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -2,13 +2,11 @@
 
 use crate::vm::image::unpack;
 use crate::workspace;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use lab::child::run_within;
 use lab::target::free_portal;
 use lab::target::product::{self, Launch, Product};
 use std::fs;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -80,15 +78,9 @@ fn metrics(program: &Path, folder: &Path) -> Result<String> {
     daemon.command(&["volume", "create", "ram", "16MiB", "--ram"])?;
     daemon.command(&["host", "add", "web", "--initiator", "iqn.2001-04.com.example:web"])?;
     daemon.command(&["present", "tank/v", "web"])?;
-    let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: blockyard\r\n\r\n")?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let (head, body) = answer.split_once("\r\n\r\n").context("an answer over HTTP")?;
-    anyhow::ensure!(head.contains(" 200 "), "/metrics answers {head}");
+    let body = String::from_utf8(http_client::get(&socket, "/metrics", Duration::from_secs(30))?)?;
     anyhow::ensure!(body.contains("blockyard_volume_"), "/metrics tells of no volume");
-    Ok(body.to_owned())
+    Ok(body)
 }
 
 #[cfg(test)]

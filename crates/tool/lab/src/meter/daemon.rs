@@ -1,12 +1,10 @@
 //! What a daemon of ours counts of its disks.
 
 use crate::seen::Disk;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use model::DiskReport;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -28,16 +26,10 @@ struct Answer {
 ///
 /// *Errors*: it does not answer, or not in a form that this build knows.
 pub fn read(door: &Path, prefix: &str) -> Result<Members> {
-    let mut stream = UnixStream::connect(door).with_context(|| format!("no daemon at {}", door.display()))?;
-    stream.set_read_timeout(Some(ANSWER_LIMIT))?;
-    stream.write_all(b"GET /api/v1/disks HTTP/1.0\r\nhost: blockyard\r\n\r\n")?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes)?;
+    let body = http_client::get(door, "/api/v1/disks", ANSWER_LIMIT)
+        .with_context(|| format!("the daemon at {} does not tell of its disks", door.display()))?;
     let at = Instant::now();
-    let text = String::from_utf8(bytes)?;
-    let (head, body) = text.split_once("\r\n\r\n").context("the daemon's answer has no end of its head")?;
-    ensure!(head.split(' ').nth(1) == Some("200"), "the daemon says {}", head.lines().next().unwrap_or_default());
-    let answer: Answer = serde_json::from_str(body).context("the daemon speaks of disks in another form")?;
+    let answer: Answer = serde_json::from_slice(&body).context("the daemon speaks of disks in another form")?;
     let named = |report: DiskReport| report.name.map(|name| (name.to_string(), report.counters));
     let disk = |(name, counters): (String, model::DiskCounters)| {
         let disk = Disk {
