@@ -4,7 +4,7 @@
 //! reported, and everything else serves.
 
 use crate::control::Turn;
-use crate::state::{PoolRecord, State, TargetRecord, VolumeRecord};
+use crate::state::{DEFAULT_TARGET, PoolRecord, State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, machine_id, search};
 use model::{
     DiskName, Label, Name, Order, PoolReport, Refusal, Subject, SubjectKind, VolumeId, VolumeName, VolumeSpec, code,
@@ -20,9 +20,6 @@ use tokio::time::{Instant, sleep};
 const HANDOVER: Duration = Duration::from_secs(10);
 /// How often a disk that is in use is asked for again.
 const HANDOVER_STEP: Duration = Duration::from_millis(50);
-
-/// The name of the target that is there from the first start on.
-pub const DEFAULT_TARGET: &str = "default";
 
 impl Control {
     /// The array serves as it did before: its disks are found, its pools open, its hosts let in.

@@ -1,14 +1,13 @@
 //! Presentations: who sees what.
 
 use crate::Control;
-use crate::boot::DEFAULT_TARGET;
 use crate::change::copies::admit_whole;
 use crate::change::hosts::{unknown_host, unknown_target};
 use crate::change::volumes;
 use crate::parts::Consent;
 use crate::request::{NewPresentation, Unpresent};
 use crate::state::lun_memory::Known;
-use crate::state::{PresentationRecord, State};
+use crate::state::{DEFAULT_TARGET, PresentationRecord, State};
 use crate::view::PresentationReport;
 use model::{Name, Refusal, VolumeId, VolumeName, code};
 use std::collections::BTreeMap;

@@ -1,13 +1,12 @@
 //! Presentations through several targets at once: several sessions, where one is the bottleneck.
 
 use crate::Control;
-use crate::boot::DEFAULT_TARGET;
 use crate::change::copies::admit_whole;
 use crate::change::presentations::admit_presentation;
 use crate::change::volumes;
 use crate::parts::Consent;
 use crate::request::{NewPresentation, Spread};
-use crate::state::{State, TargetRecord};
+use crate::state::{DEFAULT_TARGET, State, TargetRecord};
 use crate::view::PresentationReport;
 use model::{Name, Refusal, code};
 use std::collections::BTreeMap;

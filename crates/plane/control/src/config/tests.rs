@@ -60,7 +60,7 @@ async fn document_makes_an_array_of_an_empty_machine_and_changes_nothing_the_sec
         "+ presentation of volume tank/vm1 to all: LUN 1 of target array1",
         "+ presentation of volume tank/vm2 to web: LUN 0 of target array1, read-only",
     ] {
-        let wanted = wanted.replace("array1", crate::boot::DEFAULT_TARGET);
+        let wanted = wanted.replace("array1", crate::state::DEFAULT_TARGET);
         assert!(steps.contains(&wanted), "{wanted} is not among {steps:#?}");
     }
     assert!(array.control.pools().await.expect("pools").is_empty(), "a plan changes nothing");
@@ -120,7 +120,7 @@ async fn pruning_takes_what_is_not_named_but_never_data() {
         [
             "- host db",
             "- group all",
-            &format!("- presentation of volume tank/vm1 to all: LUN 1 of target {}", crate::boot::DEFAULT_TARGET)
+            &format!("- presentation of volume tank/vm1 to all: LUN 1 of target {}", crate::state::DEFAULT_TARGET)
         ]
     );
     let request = ApplyConfig { prune: true, fingerprint: Some(plan.fingerprint), ..apply(&document) };
