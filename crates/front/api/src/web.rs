@@ -227,7 +227,7 @@ impl Web {
 
     /// A certificate that cannot be used, has changed or ends soon is noticed; `usable` is true from its first use on.
     async fn look_after_certificate(self: Arc<Self>, control: Arc<Control>, usable: watch::Sender<bool>) {
-        let node = || Subject::new(SubjectKind::Node, &control.settings().node);
+        let node = || Subject::new(SubjectKind::Node, &control.core.settings().node);
         loop {
             let certificate = self.certificate.clone();
             let looked = tokio::task::spawn_blocking(move || certificate.refresh(now())).await;
@@ -438,7 +438,7 @@ fn settle(stream: &TcpStream) -> std::io::Result<()> {
 
 /// Listens at `address`, on a port below 1024 through the privileged helper.
 async fn listen(control: &Control, address: SocketAddr) -> io::Result<TcpListener> {
-    match (TcpListener::bind(address).await, control::privileged(control)) {
+    match (TcpListener::bind(address).await, control.core.privileged()) {
         (Err(error), Some(helper)) if error.kind() == io::ErrorKind::PermissionDenied => TcpListener::from_std(
             tokio::task::spawn_blocking(move || helper.bind(address)).await.map_err(io::Error::other)??,
         ),

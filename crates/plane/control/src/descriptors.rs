@@ -34,7 +34,7 @@ impl Control {
 
     /// One look.
     pub(crate) fn look_at_descriptors(&self, short: bool) {
-        let node = Subject::new(SubjectKind::Node, &self.settings.node);
+        let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
         if short {
             self.notice(event::DESCRIPTORS_SHORT, node, problem(descriptors::allowed().unwrap_or_default()));
         } else {

@@ -31,7 +31,7 @@ impl Control {
         let found = found.map_err(|error| unreadable(&error.to_string()))?;
         let mut looks = JoinSet::new();
         for (place, device) in self.told_of_ours(found).into_iter().enumerate() {
-            let engine = self.engine.clone();
+            let engine = self.core.engine.clone();
             looks.spawn(async move { (place, look_into(&engine, device).await) });
         }
         let mut reports = looks.join_all().await;
@@ -64,7 +64,7 @@ impl Control {
 
     /// Those that are not ours; one of which a part is ours is in use.
     fn told_of_ours(&self, found: Vec<Found>) -> Vec<Found> {
-        let state = self.state();
+        let state = self.core.state();
         let local = state.disks.iter().filter(|(_, record)| record.remote.is_none());
         let disks = local.map(|(name, record)| (format!("disk {name}"), record.path.clone()));
         let backed = state.volumes.iter().filter_map(|(name, record)| match &record.backend {

@@ -25,7 +25,7 @@ impl Control {
         let disks = self.disks().await?;
         findings.extend(health(&disks));
         findings.extend(single_paths(&disks));
-        findings.extend(paths(&self.sessions().await?, &self.portals()));
+        findings.extend(paths(&self.sessions().await?, &self.access.portals()));
         findings.extend(self.isns_finding());
         findings.extend(strangers(&self.refused_logins().await?));
         findings.sort_by_key(|finding| Reverse(finding.grade));

@@ -31,7 +31,7 @@ const ANSWER_BYTES_MAX: u64 = 1 << 20;
 impl Control {
     /// Asks disks for their health until the daemon stops.
     pub async fn watch_health(self: Arc<Self>) {
-        let mut stopping = self.stopping.subscribe();
+        let mut stopping = self.core.stopping.subscribe();
         let mut wait = FIRST;
         loop {
             tokio::select! {
@@ -46,6 +46,7 @@ impl Control {
     /// Every disk that is there was asked, and what is worse than before is an event.
     pub(crate) async fn look_at_health(&self, program: &Path) {
         let disks: Vec<(DiskName, PathBuf)> = self
+            .core
             .state()
             .disks
             .iter()
@@ -54,7 +55,7 @@ impl Control {
             .collect();
         for (name, path) in disks {
             let Some(device) = device_of(&path) else { continue };
-            let asked = match crate::privileged(self) {
+            let asked = match self.core.privileged() {
                 Some(helper) => ask_privileged(helper, &path).await,
                 None => ask(program, &device).await,
             };
@@ -85,7 +86,7 @@ impl Control {
         } else {
             (event::DISK_WEARS, "have a spare ready")
         };
-        self.raise(code, Subject::disk(&name), format!("disk {name}: {}; {advice}", news.join(", ")));
+        self.core.raise(code, Subject::disk(&name), format!("disk {name}: {}; {advice}", news.join(", ")));
     }
 }
 

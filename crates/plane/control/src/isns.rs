@@ -38,7 +38,7 @@ impl Control {
         let Shown { state, entity, .. } = self.isns.shown().clone();
         let entity = entity.as_ref();
         IsnsReport {
-            server: self.state().isns,
+            server: self.core.state().isns,
             entity: self.entity_identifier(),
             state,
             targets: entity.into_iter().flat_map(|it| &it.targets).map(|target| target.name.clone()).collect(),
@@ -49,7 +49,7 @@ impl Control {
     /// What the iSNS server says of other arrays with our target names: that there is none, or why it is not known. Names that another array
     /// has are problems of the status.
     pub(crate) fn isns_finding(&self) -> Option<Finding> {
-        let server = self.state().isns?;
+        let server = self.core.state().isns?;
         let subject = format!("iSNS server {server}");
         match self.isns.shown().looked.clone()? {
             Ok(names) => Some(Finding::good(subject, format!("was asked for {names} target names of this array"))),
@@ -65,8 +65,8 @@ impl Control {
     /// *Errors*: the state cannot be written. A server that does not answer is no error: it is tried again, and [`Control::isns`]
     /// says how it is.
     pub async fn set_isns(&self, request: SetIsns) -> Result<IsnsReport, Refusal> {
-        let turn = self.turn().await;
-        self.commit(&turn, |state| state.isns = request.server)?;
+        let turn = self.core.turn().await;
+        self.core.commit(&turn, |state| state.isns = request.server)?;
         *self.isns.shown() = Shown::default();
         self.isns.changed.notify_one();
         Ok(self.isns())
@@ -74,7 +74,7 @@ impl Control {
 
     /// Sees to the registration until the daemon stops, and takes it back then.
     pub async fn keep_registered(self: Arc<Self>) {
-        let mut stopping = self.stopping.subscribe();
+        let mut stopping = self.core.stopping.subscribe();
         let mut registrar =
             Registrar { control: self.clone(), known: None, period: PERIOD, due: Instant::now(), wanted: None };
         while !*stopping.borrow() {
@@ -103,7 +103,7 @@ struct Registrar {
 
 impl Registrar {
     async fn see_to_it(&mut self) {
-        let wanted = match self.control.state().isns {
+        let wanted = match self.control.core.state().isns {
             None => {
                 self.take_back().await;
                 self.control.forget_duplicates();
@@ -161,14 +161,14 @@ impl Registrar {
 
     fn conclude(&mut self, server: IsnsServer, told: Result<(), String>) {
         let was = self.control.isns.shown().state.clone();
-        let subject = Subject::new(SubjectKind::Node, &self.control.settings.node);
+        let subject = Subject::new(SubjectKind::Node, &self.control.core.settings.node);
         match told {
             Ok(()) => {
                 self.due = Instant::now() + (self.period / 3).max(REFRESH_MIN);
                 self.show(IsnsState::Registered { heard: crate::system::now() });
                 if !matches!(was, IsnsState::Registered { .. }) {
                     let sentence = format!("targets are registered with iSNS server {server}");
-                    self.control.raise(event::ISNS_REGISTERED, subject, sentence);
+                    self.control.core.raise(event::ISNS_REGISTERED, subject, sentence);
                 }
             }
             Err(why) => {
@@ -176,7 +176,7 @@ impl Registrar {
                 self.show(IsnsState::Failing { why: why.clone() });
                 if !matches!(was, IsnsState::Failing { .. }) {
                     let sentence = format!("targets cannot be registered with iSNS server {server}: {why}");
-                    self.control.raise(event::ISNS_FAILED, subject, sentence);
+                    self.control.core.raise(event::ISNS_FAILED, subject, sentence);
                 }
             }
         }

@@ -16,10 +16,12 @@
 //!
 //! The store only remembers where to look for a disk. What the disk is, its label says.
 
+mod access;
 mod boot;
 mod change;
 pub mod config;
 mod control;
+mod core;
 mod descriptors;
 mod devices;
 mod engine;
@@ -30,7 +32,6 @@ pub mod fuzzing;
 mod health;
 mod impact;
 mod isns;
-mod kept;
 mod listening;
 pub mod live;
 mod machine;
@@ -59,9 +60,11 @@ mod verdict;
 mod view;
 mod watching;
 
+pub use self::core::Core;
 pub use self::isns::RENAME_TARGET;
+pub use access::Access;
 pub use change::explain::{Explanation, Point};
-pub use control::{Control, confined, privileged};
+pub use control::{Control, confined};
 pub use engine::Engine;
 pub use event_log::{EVENTS_KEPT, Wanted};
 pub use privileged::{Confinement, Privileged, Program, Ran};

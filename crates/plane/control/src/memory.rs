@@ -45,7 +45,7 @@ impl Control {
         let strain = Strain::look(found);
         let next = next_bytes(most, now, &strain);
         if next != now {
-            self.engine.done(Order::SetReadCache { bytes: next }).await?;
+            self.core.engine.done(Order::SetReadCache { bytes: next }).await?;
         }
         let (limited_by, limit) = found.smallest();
         *self.memory.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(MemoryReport {
@@ -56,7 +56,7 @@ impl Control {
             cache_now: Size::new(next),
             pressure_percent: strain.waiting_percent,
         });
-        let node = Subject::new(SubjectKind::Node, &self.settings.node);
+        let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
         if next < most {
             self.notice(event::MEMORY_SHORT, node, short(&strain, next, most, (limited_by, limit)));
         } else {

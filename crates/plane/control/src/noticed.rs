@@ -13,7 +13,7 @@ impl Control {
         let before = self.noticed.known().insert((code, subject.clone()), problem);
         if before.is_none() {
             tracing::warn!("{sentence}");
-            self.raise(code, subject, sentence);
+            self.core.raise(code, subject, sentence);
         }
     }
 
@@ -26,7 +26,7 @@ impl Control {
     pub fn settle(&self, code: EventCode, subject: Subject, ends: EventCode, sentence: &str) {
         if self.noticed.known().remove(&(code, subject.clone())).is_some() {
             tracing::info!("{sentence}");
-            self.raise(ends, subject, sentence);
+            self.core.raise(ends, subject, sentence);
         }
     }
 }

@@ -95,24 +95,3 @@ impl Written {
         self.looked.is_none_or(|looked| now.duration_since(looked) >= EVERY)
     }
 }
-
-/// What the operator who asks for a change has confirmed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Consent {
-    /// True when sessions may end or lose access.
-    pub disruption: bool,
-    /// True when a LUN that hosts know as one volume may become another.
-    pub luns: bool,
-    /// The option that confirms the first.
-    pub option: &'static str,
-}
-
-impl Consent {
-    /// Whatever it costs: what the array does by itself, and what takes back.
-    pub(crate) const ALL: Self = Self { disruption: true, luns: true, option: "" };
-
-    /// Sessions may lose something when it is forced.
-    pub(crate) fn forced(force: bool) -> Self {
-        Self { disruption: force, luns: false, option: "--force" }
-    }
-}

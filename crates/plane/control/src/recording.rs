@@ -34,12 +34,12 @@ impl Control {
     pub async fn record(&self, asked: Record) -> Result<Recording, Refusal> {
         let what = Recordable::one_of(asked.session, asked.from)?;
         let time = asked.time.map_or(TIME, |time| Duration::from_millis(time.millis()));
-        let number = self.engine.recording(Order::Record { what, time }).await?;
+        let number = self.core.engine.recording(Order::Record { what, time }).await?;
         let (file, unread) = Pcapng::begin(asked.bytes_max.map_or(BYTES, |size| size.bytes()));
         Ok(Recording {
             number,
-            engine: self.engine.clone(),
-            stopping: self.stopping.subscribe(),
+            engine: self.core.engine.clone(),
+            stopping: self.core.stopping.subscribe(),
             file,
             unread,
             is_over: false,

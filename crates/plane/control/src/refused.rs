@@ -23,7 +23,7 @@ impl Control {
         if logins.is_empty() {
             return Ok(());
         }
-        self.engine.done(Order::RememberRefused(logins.clone())).await?;
+        self.core.engine.done(Order::RememberRefused(logins.clone())).await?;
         self.refused.lock().await.logins = logins;
         Ok(())
     }
@@ -41,7 +41,7 @@ impl Control {
     }
 
     fn kept_refused(&self) -> Result<Vec<RefusedLogin>, Refusal> {
-        let Some(kept) = self.document(DOCUMENT)? else { return Ok(Vec::new()) };
+        let Some(kept) = self.core.document(DOCUMENT)? else { return Ok(Vec::new()) };
         serde_json::from_value(kept).map_err(|error| unreadable(&error))
     }
 
@@ -49,7 +49,7 @@ impl Control {
         let logins = self.refused_logins().await?;
         written.looked = Some(Instant::now());
         if logins != written.logins {
-            self.keep_document(
+            self.core.keep_document(
                 DOCUMENT,
                 serde_json::to_value(&logins).expect("it has no map with other keys than text"),
             )?;

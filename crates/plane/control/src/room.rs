@@ -63,7 +63,7 @@ impl Control {
 
     /// The disks of pools and the volumes that may be files.
     fn in_files(&self) -> Vec<InFile> {
-        let state = self.state();
+        let state = self.core.state();
         let disks = state.disks.iter().filter(|(_, disk)| disk.id.is_some() && disk.remote.is_none());
         let disks = disks.map(|(name, disk)| InFile { subject: Subject::disk(name), path: disk.path.clone().into() });
         let volumes = state.volumes.iter().filter_map(|(name, volume)| match &volume.backend {

@@ -4,8 +4,8 @@ use crate::system::now;
 use crate::verdict::of_stalled;
 use crate::{Control, Wanted};
 use model::{
-    DiskName, Event, EventCode, Name, Order, PoolReport, PoolState, Problem, Raised, Refusal, Report, Subject,
-    SubjectKind, Timestamp, code, event,
+    DiskName, Event, Name, Order, PoolReport, PoolState, Problem, Raised, Refusal, Report, Subject, SubjectKind,
+    Timestamp, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,7 +45,11 @@ impl Control {
             }
             let later = Clock { wall: now(), steady: Instant::now() };
             if let Some(sentence) = clock.step_to(&later) {
-                self.raise(event::CLOCK_STEPPED, Subject::new(SubjectKind::Node, &self.settings.node), sentence);
+                self.core.raise(
+                    event::CLOCK_STEPPED,
+                    Subject::new(SubjectKind::Node, &self.core.settings.node),
+                    sentence,
+                );
             }
             clock = later;
             let quiet_since = Instant::now();
@@ -65,7 +69,7 @@ impl Control {
 
     /// What has happened since this was asked last, as soon as something has.
     pub async fn hear(&self) -> Result<Vec<Raised>, Refusal> {
-        match self.engine.ask(Order::NextEvents).await? {
+        match self.core.engine.ask(Order::NextEvents).await? {
             Report::Events(raised) => Ok(raised),
             other => Err(crate::engine::unexpected(&other)),
         }
@@ -76,7 +80,7 @@ impl Control {
     pub async fn look_after(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut seen = self.seen.lock().await;
         let is_news = raised.is_empty() || raised.iter().any(|raised| concerns_disks(raised.subject.kind));
-        if let Err(refusal) = self.events.add(&self.store, raised) {
+        if let Err(refusal) = self.core.events.add(&self.core.store, raised) {
             // A disk that dies meanwhile has its spare all the same.
             tracing::error!(%refusal, "what happened could not be written down");
         }
@@ -88,7 +92,7 @@ impl Control {
         let pools = self.pools().await?;
         self.note_pool_states(&pools, &mut seen.pools);
         self.note_stalled(&pools, &mut seen.stalled).await?;
-        if self.store.serves_older() {
+        if self.core.store.serves_older() {
             // An older version may call a disk a spare that holds data since.
             return self.note_refused().await;
         }
@@ -103,38 +107,26 @@ impl Control {
     /// What has happened, oldest first, and what was made of it.
     pub async fn events(&self, wanted: Wanted) -> Vec<Event> {
         let _seen = self.seen.lock().await;
-        self.events.list(wanted)
-    }
-
-    /// As the control plane's own events: for what its doors notice.
-    pub fn tell(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
-        self.raise(code, subject, sentence);
-    }
-
-    /// It has happened now, and is written down.
-    pub(crate) fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
-        if let Err(refusal) = self.events.add(&self.store, vec![Raised::new(now(), code, subject, sentence)]) {
-            tracing::error!(%refusal, "an event could not be written down");
-        }
+        self.core.events.list(wanted)
     }
 
     /// A state folder that was deleted, moved or replaced since the last look is an event.
     fn note_replaced(&self, was_replaced: &mut bool) {
-        let replaced = self.hold().filter(|refusal| refusal.code == code::STATE_REPLACED);
+        let replaced = self.core.hold().filter(|refusal| refusal.code == code::STATE_REPLACED);
         if let Some(refusal) = replaced.as_ref().filter(|_| !*was_replaced) {
-            let node = Subject::new(SubjectKind::Node, &self.settings.node);
-            self.raise(event::STATE_REPLACED, node, refusal.message.clone());
+            let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
+            self.core.raise(event::STATE_REPLACED, node, refusal.message.clone());
         }
         *was_replaced = replaced.is_some();
     }
 
     /// The disks of all pools have a copy of the state as it is: for who loses its folder, and never read by the daemon.
     async fn keep_copies(&self, copied: &mut u64) {
-        if *copied == self.store.version() || self.state().pools.is_empty() {
+        if *copied == self.core.store.version() || self.core.state().pools.is_empty() {
             return;
         }
-        let Some((version, bytes)) = self.store.file_of_present() else { return };
-        if let Err(refusal) = self.engine.done(Order::KeepState { version, bytes: bytes.into() }).await {
+        let Some((version, bytes)) = self.core.store.file_of_present() else { return };
+        if let Err(refusal) = self.core.engine.done(Order::KeepState { version, bytes: bytes.into() }).await {
             tracing::warn!(%refusal, "the disks of pools have no copy of the latest state");
         }
         *copied = version;
@@ -147,10 +139,10 @@ impl Control {
         let stalled: BTreeMap<DiskName, Problem> = stalled.collect();
         for (name, problem) in stalled.iter().filter(|(name, _)| !seen.contains(*name)) {
             let sentence = format!("disk {name} does not answer: {}", problem.meaning);
-            self.raise(event::DISK_STALLED, Subject::disk(name), sentence);
+            self.core.raise(event::DISK_STALLED, Subject::disk(name), sentence);
         }
         for name in seen.iter().filter(|name| !stalled.contains_key(*name)) {
-            self.raise(event::DISK_ANSWERS, Subject::disk(name), format!("disk {name} answers again"));
+            self.core.raise(event::DISK_ANSWERS, Subject::disk(name), format!("disk {name} answers again"));
         }
         *seen = stalled.into_keys().collect();
         Ok(())
@@ -182,7 +174,7 @@ impl Control {
                     (event::POOL_UNOPENED, sentence)
                 }
             };
-            self.raise(code, Subject::pool(name), sentence);
+            self.core.raise(code, Subject::pool(name), sentence);
         }
         seen.retain(|name, _| pools.iter().any(|pool| pool.name == *name));
     }

@@ -9,7 +9,7 @@ impl Control {
     ///
     /// *Errors*: there is no such volume, or it is not open.
     pub async fn trace(&self, volume: &VolumeName) -> Result<TraceReport, Refusal> {
-        self.engine.trace(Order::Trace { volume: volume.clone() }).await
+        self.core.engine.trace(Order::Trace { volume: volume.clone() }).await
     }
 
     /// The volume is traced from now on. Nothing of that is kept over a restart.
@@ -21,20 +21,20 @@ impl Control {
             let message = format!("a trace of {commands} commands is not possible");
             return Err(Refusal::new(code::NUMBER_INVALID, message, format!("choose 1 to {TRACE_COMMANDS_MAX}")));
         }
-        self.engine.trace(Order::StartTrace { volume: volume.clone(), commands }).await
+        self.core.engine.trace(Order::StartTrace { volume: volume.clone(), commands }).await
     }
 
     /// What the trace of the volume holds; it goes on.
     ///
     /// *Errors*: no such volume, or it is not traced.
     pub async fn take_trace(&self, volume: &VolumeName) -> Result<Traced, Refusal> {
-        Ok(*self.engine.traced(Order::TakeTrace { volume: volume.clone() }).await?)
+        Ok(*self.core.engine.traced(Order::TakeTrace { volume: volume.clone() }).await?)
     }
 
     /// The volume is not traced any more, and what its trace held is gone; how it was.
     ///
     /// *Errors*: no such volume, or it is not traced.
     pub async fn stop_trace(&self, volume: &VolumeName) -> Result<TraceReport, Refusal> {
-        self.engine.trace(Order::StopTrace { volume: volume.clone() }).await
+        self.core.engine.trace(Order::StopTrace { volume: volume.clone() }).await
     }
 }

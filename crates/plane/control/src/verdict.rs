@@ -16,7 +16,7 @@ impl Control {
     ///
     /// *Errors*: the data plane is gone.
     pub async fn status(&self) -> Result<StatusReport, Refusal> {
-        let engine = self.engine.status(Order::Status).await?;
+        let engine = self.core.engine.status(Order::Status).await?;
         let snapshot = self.snapshot().await?;
         let problems: Vec<Problem> = snapshot.conditions().into_iter().map(|condition| condition.problem).collect();
         let notices: Vec<Problem> =
@@ -25,7 +25,7 @@ impl Control {
         let pools = &snapshot.pools;
         let total = |amount: fn(&PoolReport) -> Size| Size::new(pools.iter().map(|pool| amount(pool).bytes()).sum());
         Ok(StatusReport {
-            node: self.settings.node.clone(),
+            node: self.core.settings.node.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             severity: problems.first().map_or(Severity::Good, |problem| problem.severity),
             verdict: verdict(&problems, &notices),
@@ -34,10 +34,10 @@ impl Control {
             used: total(|pool| pool.used),
             disks: count(snapshot.disks.len()),
             volumes: count(snapshot.volumes),
-            hosts: count(self.state().hosts.len()),
+            hosts: count(self.core.state().hosts.len()),
             engine: EngineReport { ..engine },
             memory: self.memory(),
-            confinement: self.confinement.measures.clone(),
+            confinement: self.core.measures(),
             problems,
             notices,
         })

@@ -133,9 +133,9 @@ pub struct PresentationReport {
 impl Control {
     /// All disks that are known, also those that were not found.
     pub async fn disks(&self) -> Result<Vec<DiskReport>, Refusal> {
-        let mut disks = self.engine.disks(Order::Disks).await?;
+        let mut disks = self.core.engine.disks(Order::Disks).await?;
         let open: BTreeSet<DiskName> = disks.iter().filter_map(|disk| disk.name.clone()).collect();
-        let state = self.state();
+        let state = self.core.state();
         let lost = state.disks.iter().filter(|(name, _)| !open.contains(name));
         disks.extend(lost.map(|(name, record)| DiskReport {
             name: Some(name.clone()),
@@ -163,8 +163,8 @@ impl Control {
 
     /// All pools that are known, also those that are not open. Missing members have their names.
     pub async fn pools(&self) -> Result<Vec<PoolReport>, Refusal> {
-        let mut pools = self.engine.pools(Order::Pools).await?;
-        let state = self.state();
+        let mut pools = self.core.engine.pools(Order::Pools).await?;
+        let state = self.core.state();
         for member in pools.iter_mut().flat_map(PoolReport::all_groups_mut).flat_map(|group| &mut group.members) {
             if member.disk.is_none() {
                 let known = state.disks.iter().find(|(_, record)| record.id == Some(member.id));
@@ -212,15 +212,15 @@ impl Control {
 
     /// The enclosure that each disk sits in, where it is known.
     pub(crate) async fn placed(&self) -> Result<BTreeMap<DiskName, String>, Refusal> {
-        let disks = self.engine.disks(Order::Disks).await?;
+        let disks = self.core.engine.disks(Order::Disks).await?;
         Ok(disks.into_iter().filter_map(|disk| disk.name.zip(disk.identity.enclosure)).collect())
     }
 
     /// All volumes that are known, also those whose file was not found.
     pub async fn volumes(&self) -> Result<Vec<VolumeReport>, Refusal> {
-        let mut volumes = self.engine.volumes(Order::Volumes).await?;
+        let mut volumes = self.core.engine.volumes(Order::Volumes).await?;
         let open: BTreeSet<VolumeName> = volumes.iter().map(|volume| volume.name.clone()).collect();
-        let state = self.state();
+        let state = self.core.state();
         let lost = state.volumes.iter().filter(|(name, _)| !open.contains(name));
         volumes.extend(lost.map(lost_volume));
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
@@ -230,16 +230,16 @@ impl Control {
     /// The volumes that do not serve: those whose file was not found, and those of open pools that are held back. `open` are the names
     /// of all that the data plane knows, sorted.
     pub(crate) async fn volumes_away(&self, open: &[VolumeName]) -> Result<Vec<VolumeReport>, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let lost = state.volumes.iter().filter(|(name, _)| open.binary_search(name).is_err());
         let mut away: Vec<VolumeReport> = lost.map(lost_volume).collect();
-        away.extend(self.engine.volumes(Order::HeldVolumes).await?);
+        away.extend(self.core.engine.volumes(Order::HeldVolumes).await?);
         Ok(away)
     }
 
     /// One disk. *Errors*: there is none of this name.
     pub async fn disk_report(&self, name: &DiskName) -> Result<DiskReport, Refusal> {
-        self.state().disk(name)?;
+        self.core.state().disk(name)?;
         let disks = self.disks().await?;
         disks.into_iter().find(|disk| disk.name.as_ref() == Some(name)).ok_or_else(|| missing(name))
     }
@@ -252,14 +252,14 @@ impl Control {
     /// One volume. *Errors*: there is none of this name.
     pub async fn volume_report(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
         let open = self.volume(name).await?;
-        let lost = || self.state().volumes.get_key_value(name).map(lost_volume);
+        let lost = || self.core.state().volumes.get_key_value(name).map(lost_volume);
         open.or_else(lost).ok_or_else(|| unknown_volume(name))
     }
 
     /// All hosts.
     #[must_use]
     pub fn hosts(&self) -> Vec<HostReport> {
-        let state = self.state();
+        let state = self.core.state();
         let counts = state.seen_counts();
         let sees = |name: &Name| counts.get(name).copied().unwrap_or_default();
         state.hosts.iter().map(|(name, record)| HostReport::of(name, record, &state, sees(name))).collect()
@@ -268,7 +268,7 @@ impl Control {
     /// All targets.
     #[must_use]
     pub fn targets(&self) -> Vec<TargetReport> {
-        let state = self.state();
+        let state = self.core.state();
         let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
         state.presentations.iter().for_each(|record| *counts.entry(&record.target).or_default() += 1);
         let shows = |name: &Name| counts.get(name).copied().unwrap_or_default();
@@ -283,7 +283,7 @@ impl Control {
     /// All presentations, by host and number.
     #[must_use]
     pub fn presentations(&self) -> Vec<PresentationReport> {
-        let (state, portals) = (self.state(), self.portals());
+        let (state, portals) = (self.core.state(), self.access.portals());
         let report = |record| PresentationReport::of(record, &state, &portals);
         let mut all: Vec<_> = state.presentations.iter().map(report).collect();
         all.sort_by(|a, b| (&a.host, &a.target, a.lun).cmp(&(&b.host, &b.target, b.lun)));
@@ -292,33 +292,33 @@ impl Control {
 
     /// Who was not let in lately, and has not come in since.
     pub async fn refused_logins(&self) -> Result<Vec<RefusedLogin>, Refusal> {
-        self.engine.refused(Order::RefusedLogins).await
+        self.core.engine.refused(Order::RefusedLogins).await
     }
 
     /// Who is logged in.
     pub async fn sessions(&self) -> Result<Vec<SessionReport>, Refusal> {
-        self.engine.sessions(Order::Sessions).await
+        self.core.engine.sessions(Order::Sessions).await
     }
 
     /// One session in all detail.
     ///
     /// *Errors*: there is none of this number.
     pub async fn session(&self, id: u32) -> Result<SessionDetail, Refusal> {
-        Ok(*self.engine.session(Order::Session { id }).await?)
+        Ok(*self.core.engine.session(Order::Session { id }).await?)
     }
 
     /// The session is over: its initiator was asked to log out first, unless `now`.
     ///
     /// *Errors*: there is none of this number.
     pub async fn end_session(&self, id: u32, now: bool) -> Result<SessionEnd, Refusal> {
-        self.engine.session_end(Order::EndSession { id, now }).await
+        self.core.engine.session_end(Order::EndSession { id, now }).await
     }
 
     /// One connection of a session is cut off.
     ///
     /// *Errors*: there is none of this number.
     pub async fn end_connection(&self, id: u32, cid: u16) -> Result<SessionEnd, Refusal> {
-        self.engine.done(Order::EndConnection { id, cid }).await?;
+        self.core.engine.done(Order::EndConnection { id, cid }).await?;
         Ok(SessionEnd::CutOff)
     }
 
@@ -326,26 +326,26 @@ impl Control {
     ///
     /// *Errors*: the data plane is gone.
     pub async fn tasks(&self) -> Result<Vec<TaskReport>, Refusal> {
-        self.engine.tasks(Order::Tasks).await
+        self.core.engine.tasks(Order::Tasks).await
     }
 
     /// How long commands of the volume took since it was opened.
     ///
     /// *Errors*: there is none of this name, or it is not open.
     pub async fn latencies(&self, volume: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {
-        self.engine.latencies(Order::Latencies { volume: volume.clone() }).await
+        self.core.engine.latencies(Order::Latencies { volume: volume.clone() }).await
     }
 
     /// Where we listen, and where we should but cannot.
     pub async fn portal_reports(&self) -> Result<Vec<PortalReport>, Refusal> {
-        let mut portals = self.engine.portals(Order::Portals).await?;
-        portals.extend(self.portals().into_iter().filter(|portal| portal.state != PortalState::Open));
+        let mut portals = self.core.engine.portals(Order::Portals).await?;
+        portals.extend(self.access.portals().into_iter().filter(|portal| portal.state != PortalState::Open));
         portals.sort_by_key(|portal| portal.address);
         Ok(portals)
     }
 
     pub(crate) fn presentation_report(&self, record: &PresentationRecord) -> PresentationReport {
-        PresentationReport::of(record, &self.state(), &self.portals())
+        PresentationReport::of(record, &self.core.state(), &self.access.portals())
     }
 }
 

@@ -34,12 +34,12 @@ impl Control {
     ///
     /// *Errors*: the data plane is gone.
     pub async fn activity(&self) -> Result<Activity, Refusal> {
-        self.engine.activity(Order::Activity).await
+        self.core.engine.activity(Order::Activity).await
     }
 
     async fn look(&self) -> Result<Look, Refusal> {
         let activity = self.activity().await?;
-        let pools = self.engine.pools(Order::Pools).await?;
+        let pools = self.core.engine.pools(Order::Pools).await?;
         Ok(Look { at: Instant::now(), activity, pools })
     }
 
@@ -47,7 +47,7 @@ impl Control {
     async fn look_on(self: Arc<Self>, sender: watch::Sender<Told>) {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stopping = self.stopping.subscribe();
+        let mut stopping = self.core.stopping.subscribe();
         let mut before: Option<Look> = None;
         loop {
             tokio::select! {

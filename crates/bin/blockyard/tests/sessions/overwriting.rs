@@ -163,7 +163,7 @@ async fn interrupted(sim: &Sim) -> (Node, Vec<DiskHandle>) {
     node.control.create_pool(pool).await.unwrap();
     let tank = name("tank");
     let begun = async {
-        while node.control.state().pending.is_empty() {
+        while node.control.core.state().pending.is_empty() {
             tokio::task::yield_now().await;
         }
         node.kill();
@@ -191,7 +191,7 @@ fn pool_that_another_node_has_taken_is_not_erased_by_one_that_was_destroying_it(
                 other.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
             }
             let node = node.revived(1, None).await;
-            assert!(node.control.state().pending.is_empty(), "it is none of that node's any more");
+            assert!(node.control.core.state().pending.is_empty(), "it is none of that node's any more");
             sim.sleep(Duration::from_secs(10)).await;
             // An owner that is up does not look at its labels again before it opens the pool anew.
             if is_up {
@@ -211,7 +211,7 @@ fn pool_whose_destruction_was_interrupted_is_erased_at_the_next_start() {
         let begin = sim.now();
         let node = node.revived(1, None).await;
         assert!(sim.now() - begin < Duration::from_secs(6), "its own mark needs no watch");
-        assert!(node.control.state().pending.is_empty());
+        assert!(node.control.core.state().pending.is_empty());
         let disks = node.control.disks().await.unwrap();
         assert!(disks.iter().all(|disk| disk.label == model::Label::None), "{disks:?}");
         assert!(!node.codes().await.contains(&event::OVERWRITE_REFUSED));

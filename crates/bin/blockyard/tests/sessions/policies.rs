@@ -107,7 +107,7 @@ fn policies_change_under_load_and_no_write_is_lost() {
             set(&node, &VolumePolicy::default().settings().each_ref().map(|(key, value)| (*key, &value[..])))
                 .await
                 .unwrap();
-            assert!(node.control.state().policies.is_empty(), "what is as always is not remembered");
+            assert!(node.control.core.state().policies.is_empty(), "what is as always is not remembered");
         });
     }
 }

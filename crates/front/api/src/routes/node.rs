@@ -24,13 +24,13 @@ pub fn rows() -> Vec<Row> {
             "/state",
             "state",
             "The version of the state that is served, and why changes are refused",
-            |c: C| async move { Ok(c.state_report()) },
+            |c: C| async move { Ok(c.core.state_report()) },
         ),
         act(
             "/state/accept",
             "state",
             "The older version of the state that is served is accepted, and changes are taken",
-            |c: C| async move { c.accept_state().await },
+            |c: C| async move { c.core.accept_state().await },
         )
         .only(Role::Admin)
         .while_held(),

@@ -2,7 +2,7 @@
 
 use crate::Control;
 use crate::change::pools;
-use crate::control::Turn;
+use crate::core::Turn;
 use crate::request::{PoolSettings, RepairPool, StartScrub};
 use crate::state::PoolRecord;
 use model::{
@@ -42,7 +42,7 @@ impl Control {
     ///
     /// *Errors*: there is no such pool, it is not open or does not serve, or a scrub runs already.
     pub async fn start_scrub(&self, name: &Name, request: StartScrub) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
         self.begin_scrub(&turn, name, request.repairs, false).await?;
         drop(turn);
@@ -53,9 +53,9 @@ impl Control {
     ///
     /// *Errors*: there is no such pool, or no scrub of it runs.
     pub async fn stop_scrub(&self, name: &Name) -> Result<(), Refusal> {
-        let _turn = self.turn().await;
+        let _turn = self.core.turn().await;
         self.admit_open(name).await?;
-        self.engine.pool(Order::StopScrub { pool: name.clone() }).await.map(|_| ())
+        self.core.engine.pool(Order::StopScrub { pool: name.clone() }).await.map(|_| ())
     }
 
     /// The scrubs of the pool that are remembered, and the one that runs, oldest first.
@@ -63,7 +63,7 @@ impl Control {
     /// *Errors*: there is no such pool.
     pub async fn scrubs(&self, name: &Name) -> Result<Vec<ScrubReport>, Refusal> {
         let latest = self.pool_report(name).await?.scrub;
-        let state = self.state();
+        let state = self.core.state();
         let mut scrubs = state.pools.get(name).map(|record| record.scrubs.clone()).unwrap_or_default();
         if let Some(latest) = latest {
             scrubs.retain(|scrub| scrub.started != latest.started);
@@ -77,7 +77,7 @@ impl Control {
     /// *Errors*: there is no such pool, or it is not open.
     pub async fn check_pool(&self, name: &Name, repair: bool) -> Result<PoolCheck, Refusal> {
         self.admit_open(name).await?;
-        self.engine.check(Order::CheckPool { pool: name.clone(), repair, accept_loss: false }).await
+        self.core.engine.check(Order::CheckPool { pool: name.clone(), repair, accept_loss: false }).await
     }
 
     /// What a check finds and can be put right is right; with `accept_loss` damaged maps go on with what is left of them.
@@ -86,7 +86,7 @@ impl Control {
     pub async fn repair_pool(&self, name: &Name, request: RepairPool) -> Result<PoolCheck, Refusal> {
         self.admit_open(name).await?;
         let RepairPool { accept_loss } = request;
-        self.engine.check(Order::CheckPool { pool: name.clone(), repair: true, accept_loss }).await
+        self.core.engine.check(Order::CheckPool { pool: name.clone(), repair: true, accept_loss }).await
     }
 
     /// The catalog of the pool and the maps of its volumes, as text for people.
@@ -94,16 +94,16 @@ impl Control {
     /// *Errors*: there is no such pool, or it is not open.
     pub async fn dump_pool(&self, name: &Name) -> Result<String, Refusal> {
         self.admit_open(name).await?;
-        self.engine.text(Order::DumpPool { pool: name.clone() }).await
+        self.core.engine.text(Order::DumpPool { pool: name.clone() }).await
     }
 
     /// The data plane repairs the pool as it was set.
     pub(crate) async fn apply_policy(&self, name: &Name) -> Result<(), Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let Some(record) = state.pools.get(name) else { return Ok(()) };
         let order = Order::SetRepair { pool: name.clone(), policy: record.policy.repair.clone() };
-        self.engine.pool(order).await?;
-        self.engine.pool(Order::SetSpace { pool: name.clone(), policy: record.policy.space }).await.map(|_| ())
+        self.core.engine.pool(order).await?;
+        self.core.engine.pool(Order::SetSpace { pool: name.clone(), policy: record.policy.space }).await.map(|_| ())
     }
 
     async fn change_policy(
@@ -111,11 +111,11 @@ impl Control {
         name: &Name,
         change: impl FnOnce(&mut PoolPolicy) -> Result<(), Refusal>,
     ) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
-        let before = self.state();
+        let turn = self.core.turn().await;
+        let before = self.core.state();
         let mut policy = before.pools.get(name).ok_or_else(|| pools::unknown(name))?.policy.clone();
         change(&mut policy)?;
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             if let Some(record) = state.pools.get_mut(name) {
                 if record.policy.scrub.every != policy.scrub.every {
                     record.scrub_since = Some(crate::system::now());
@@ -125,15 +125,15 @@ impl Control {
         })?;
         if self.pool_report(name).await?.state != PoolState::Missing {
             let applied = self.apply_policy(name).await;
-            self.or_restore(&turn, applied, &before)?;
+            self.core.or_restore(&turn, applied, &before)?;
         }
         drop(turn);
         self.pool_report(name).await
     }
 
     async fn begin_scrub(&self, turn: &Turn<'_>, name: &Name, repairs: bool, by_clock: bool) -> Result<(), Refusal> {
-        let pool = self.engine.pool(Order::StartScrub { pool: name.clone(), repairs }).await?;
-        self.commit(turn, |state| {
+        let pool = self.core.engine.pool(Order::StartScrub { pool: name.clone(), repairs }).await?;
+        self.core.commit(turn, |state| {
             if let Some(record) = state.pools.get_mut(name) {
                 record.clocked = pool.scrub.filter(|_| by_clock).map(|scrub| scrub.started);
             }
@@ -142,15 +142,15 @@ impl Control {
 
     /// What scrubs have found is remembered, and those whose time has come are begun, held or let go on.
     pub(crate) async fn see_to_scrubs(&self, now: Timestamp) -> Result<(), Refusal> {
-        if self.state().pools.values().all(PoolRecord::needs_no_scrub) && !self.any_scrub().await? {
+        if self.core.state().pools.values().all(PoolRecord::needs_no_scrub) && !self.any_scrub().await? {
             return Ok(());
         }
-        let turn = self.turn().await;
-        for pool in self.engine.pools(Order::Pools).await? {
-            let state = self.state();
+        let turn = self.core.turn().await;
+        for pool in self.core.engine.pools(Order::Pools).await? {
+            let state = self.core.state();
             let Some(record) = state.pools.get(&pool.name) else { continue };
             if let Some(ended) = pool.scrub.as_ref().filter(|scrub| !scrub.state.runs() && !record.remembers(scrub)) {
-                self.commit(&turn, |state| state.remember(&pool.name, ended))?;
+                self.core.commit(&turn, |state| state.remember(&pool.name, ended))?;
             }
             let open = record.policy.scrub.window.is_none_or(|window| window.holds(now.second_of_day()));
             match pool.scrub.as_ref().map(|scrub| (scrub.state, record.clocked == Some(scrub.started))) {
@@ -171,11 +171,11 @@ impl Control {
     }
 
     async fn hold_scrub(&self, name: &Name, held: bool) -> Result<(), Refusal> {
-        self.engine.pool(Order::HoldScrub { pool: name.clone(), held }).await.map(|_| ())
+        self.core.engine.pool(Order::HoldScrub { pool: name.clone(), held }).await.map(|_| ())
     }
 
     async fn any_scrub(&self) -> Result<bool, Refusal> {
-        Ok(self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.scrub.is_some()))
+        Ok(self.core.engine.pools(Order::Pools).await?.iter().any(|pool| pool.scrub.is_some()))
     }
 }
 

@@ -4,6 +4,7 @@
 //! of the device; then what `wipefs` or `blkid` recognise, where one is installed. Nothing here writes.
 
 use crate::Control;
+use crate::core::Core;
 use crate::devices::{Found, SIZE_MIN};
 use crate::medium::Medium;
 use crate::privileged::Program;
@@ -67,7 +68,7 @@ impl Control {
             found.extend((count > 0).then(|| format!("{count} partitions")));
         }
         // Nothing was ever written to a file that has no blocks.
-        let recognised = if Medium::is_hole(path) { Vec::new() } else { recognised(self, path).await };
+        let recognised = if Medium::is_hole(path) { Vec::new() } else { recognised(&self.core, path).await };
         if !recognised.is_empty() {
             // A name is better than that there is something.
             found.remove(UNKNOWN_DATA);
@@ -91,16 +92,16 @@ impl Control {
 }
 
 /// What `wipefs`, else `blkid`, recognise at `path`; nothing where neither is installed or the disk cannot be read.
-async fn recognised(control: &Control, path: &Path) -> Vec<String> {
-    match printed(control, Program::Wipefs, path).await {
+async fn recognised(core: &Core, path: &Path) -> Vec<String> {
+    match printed(core, Program::Wipefs, path).await {
         Some(json) => of_wipefs(&json),
-        None => printed(control, Program::Blkid, path).await.map_or(Vec::new(), |text| of_blkid(&text)),
+        None => printed(core, Program::Blkid, path).await.map_or(Vec::new(), |text| of_blkid(&text)),
     }
 }
 
 /// What the program prints, run by the helper or by this process.
-async fn printed(control: &Control, program: Program, path: &Path) -> Option<Vec<u8>> {
-    if let Some(helper) = crate::privileged(control) {
+async fn printed(core: &Core, program: Program, path: &Path) -> Option<Vec<u8>> {
+    if let Some(helper) = core.privileged() {
         return Some(crate::privileged::run(helper, program, path).await.ok()?.output);
     }
     let path = path.as_os_str();

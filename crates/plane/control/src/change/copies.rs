@@ -12,7 +12,7 @@ impl Control {
     /// *Errors*: there is no such source or no such pool, one of them has no pool or no map, the name is taken, or there is
     /// no room. Nothing is changed then.
     pub async fn copy_volume(&self, request: NewCopy) -> Result<VolumeReport, Refusal> {
-        let _turn = self.turn().await;
+        let _turn = self.core.turn().await;
         let NewCopy { source, name } = request;
         self.admit_mapped(source.volume()).await?;
         if let CopySource::Snapshot(snapshot) = &source {
@@ -28,7 +28,7 @@ impl Control {
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name with --name"));
         }
         let id = VolumeId::from_random(random()?);
-        self.engine.volume(Order::CopyVolume { source, target: name, id }).await
+        self.core.engine.volume(Order::CopyVolume { source, target: name, id }).await
     }
 
     /// The copy to this volume has ended before its end, and what it has made is gone.
@@ -36,7 +36,7 @@ impl Control {
     /// *Errors*: nothing is being copied to it.
     pub async fn cancel_copy(&self, name: &VolumeName) -> Result<(), Refusal> {
         // Without a turn: whoever waits for one need not wait for the copy's last step.
-        self.engine.done(Order::CancelCopy { target: name.clone() }).await
+        self.core.engine.done(Order::CancelCopy { target: name.clone() }).await
     }
 }
 

@@ -1,12 +1,13 @@
 //! Disks: known, forgotten, failed, replaced.
 
+use crate::Control;
+use crate::core::Core;
 use crate::medium::Medium;
 pub(crate) use crate::medium::admit_path;
 use crate::request::{Locate, NewDisk, Replace};
 use crate::state::DiskRecord;
 use crate::store::sync_dir;
 pub(crate) use crate::unknown::missing;
-use crate::{Control, privileged};
 use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, RemoteAddress, Size, code};
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
@@ -22,22 +23,23 @@ impl Control {
             return super::remote::add(self, request).await;
         }
         admit_local(&request)?;
-        let turn = self.turn().await;
-        let state = self.state();
+        let turn = self.core.turn().await;
+        let state = self.core.state();
         let path = admit_path(&request.path)?;
-        admit_not_own(self, &path)?;
+        admit_not_own(&self.core, &path)?;
         let name = match request.name {
             Some(name) if state.disks.contains_key(&name) => return Err(disk_name_taken(&name)),
             Some(name) => name,
             None => free_name(&path, |name| state.disks.contains_key(name)),
         };
         if let Some(size) = request.create {
-            create_file(self, &path, size)?;
+            create_file(&self.core, &path, size)?;
         }
         let added = async {
             self.admit_unknown(&path)?;
             self.admit_unused_device(&path).await?;
             let report = self
+                .core
                 .engine
                 .disk(Order::OpenDisk { disk: name.clone(), path: request.path.clone(), remote: None })
                 .await?;
@@ -51,19 +53,19 @@ impl Control {
             };
             let committed = match admitted {
                 Err(refusal) => Err(refusal),
-                Ok(()) => self.commit(&turn, |state| {
+                Ok(()) => self.core.commit(&turn, |state| {
                     state.disks.insert(name.clone(), record);
                 }),
             };
             if committed.is_err() {
-                self.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
+                self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
             }
             committed.map(|()| report)
         };
         let added = added.await;
         if added.is_err()
             && request.create.is_some()
-            && let Err(error) = remove_created(self, &path)
+            && let Err(error) = remove_created(&self.core, &path)
         {
             tracing::warn!(path = %path.display(), %error, "made for a disk that was refused, and not removed");
         }
@@ -74,19 +76,19 @@ impl Control {
     ///
     /// *Errors*: there is none of this name, or an open pool uses it.
     pub async fn remove_disk(&self, name: &DiskName) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        self.state().disk(name)?;
+        let turn = self.core.turn().await;
+        self.core.state().disk(name)?;
         let report = self.open_disk(name).await?;
         if let Some(report) = &report {
             admit_unused(name, report)?;
         }
-        let before = self.state();
-        self.commit(&turn, |state| {
+        let before = self.core.state();
+        self.core.commit(&turn, |state| {
             state.disks.remove(name);
         })?;
         if report.is_some() {
-            let closed = self.engine.done(Order::CloseDisk { disk: name.clone() }).await;
-            return self.or_restore(&turn, closed, &before);
+            let closed = self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await;
+            return self.core.or_restore(&turn, closed, &before);
         }
         Ok(())
     }
@@ -95,13 +97,13 @@ impl Control {
     ///
     /// *Errors*: there is none of this name, it is missing, or no light is known.
     pub async fn locate_disk(&self, name: &DiskName, request: Locate) -> Result<DiskReport, Refusal> {
-        self.state().disk(name)?;
+        self.core.state().disk(name)?;
         let report = self.open_disk(name).await?.ok_or_else(|| missing(name))?;
         let disk = name.clone();
         match request {
-            Locate::On => self.engine.done(Order::LocateDisk { disk, on: true }).await?,
-            Locate::Off => self.engine.done(Order::LocateDisk { disk, on: false }).await?,
-            Locate::Blink { seconds } => self.engine.done(Order::BlinkDisk { disk, seconds }).await?,
+            Locate::On => self.core.engine.done(Order::LocateDisk { disk, on: true }).await?,
+            Locate::Off => self.core.engine.done(Order::LocateDisk { disk, on: false }).await?,
+            Locate::Blink { seconds } => self.core.engine.done(Order::BlinkDisk { disk, seconds }).await?,
         }
         Ok(report)
     }
@@ -110,8 +112,8 @@ impl Control {
     ///
     /// *Errors*: it is not known or in no pool, has failed already, or the pool cannot do without it.
     pub async fn fail_disk(&self, name: &DiskName) -> Result<PoolReport, Refusal> {
-        let _turn = self.turn().await;
-        self.state().disk(name)?;
+        let _turn = self.core.turn().await;
+        self.core.state().disk(name)?;
         match self.open_disk(name).await?.map(|report| report.state) {
             None => return Err(missing(name)),
             Some(DiskState::Failed) => {
@@ -123,7 +125,7 @@ impl Control {
             }
             Some(_) => {}
         }
-        self.engine.pool(Order::FailDisk { disk: name.clone() }).await
+        self.core.engine.pool(Order::FailDisk { disk: name.clone() }).await
     }
 
     /// Another disk has the place of `name`, and the rebuild has begun. A disk that has failed may be
@@ -132,9 +134,9 @@ impl Control {
     /// *Errors*: one of them is not known, the first is healthy and that was not both forced and confirmed,
     /// the second is missing, in use, too small or holds something that is not ours.
     pub async fn replace_disk(&self, name: &DiskName, request: Replace) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
-        self.state().disk(name)?;
-        self.state().disk(&request.replacement)?;
+        let turn = self.core.turn().await;
+        self.core.state().disk(name)?;
+        self.core.state().disk(&request.replacement)?;
         if self.open_disk(&request.replacement).await?.is_none() {
             // It may have been attached since it was missed.
             self.open_disks(&turn).await?;
@@ -151,15 +153,15 @@ impl Control {
             admit_replaced(name, &disk, &request)?;
         }
         let in_its_place = request.replacement == *name;
-        let state = self.state();
+        let state = self.core.state();
         let order = Order::ReplaceDisk {
             failed: name.clone(),
             member: state.disk(name)?.id,
             replacement: request.replacement,
             force: request.force,
         };
-        let pool = self.engine.pool(order).await?;
-        self.commit(&turn, |state| state.learn(&pool))?;
+        let pool = self.core.engine.pool(order).await?;
+        self.core.commit(&turn, |state| state.learn(&pool))?;
         if in_its_place {
             // It may be the log that is back, and volumes with it.
             self.apply_volume_policies(&turn, &pool.name).await?;
@@ -169,17 +171,17 @@ impl Control {
 
     /// The disk as the data plane sees it; none when it is not open.
     pub(crate) async fn open_disk(&self, name: &DiskName) -> Result<Option<DiskReport>, Refusal> {
-        let disks = self.engine.disks(Order::Disks).await?;
+        let disks = self.core.engine.disks(Order::Disks).await?;
         Ok(disks.into_iter().find(|disk| disk.name.as_ref() == Some(name)))
     }
 
     fn known_as(&self, id: model::DiskId) -> Option<DiskName> {
-        self.state().disks.iter().find(|(_, record)| record.id == Some(id)).map(|(name, _)| name.clone())
+        self.core.state().disks.iter().find(|(_, record)| record.id == Some(id)).map(|(name, _)| name.clone())
     }
 
     /// Admits a path that no known disk and no volume is at, under whatever name.
     fn admit_unknown(&self, path: &Path) -> Result<(), Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let Some(medium) = Medium::at(path) else {
             return Err(Refusal::new(
                 code::DISK_UNREADABLE,
@@ -209,10 +211,10 @@ impl Control {
 /// Admits a path that is none of the array's own files: hosts would write into its state, its audit or its key.
 ///
 /// *Errors*: it leads into the folder of the state, or to the key or the socket, also by a symbolic link.
-pub(super) fn admit_not_own(control: &Control, path: &Path) -> Result<(), Refusal> {
+pub(super) fn admit_not_own(core: &Core, path: &Path) -> Result<(), Refusal> {
     let there = real(path);
-    let settings = &control.settings;
-    let own = [settings.state_dir.as_path(), settings.socket.as_path(), control.store.key_path()];
+    let settings = &core.settings;
+    let own = [settings.state_dir.as_path(), settings.socket.as_path(), core.store.key_path()];
     if !own.into_iter().any(|own| there.starts_with(real(own))) {
         return Ok(());
     }
@@ -232,16 +234,16 @@ fn real(path: &Path) -> PathBuf {
 /// A sparse file of this size is at `path`, which was free, and survives power loss.
 ///
 /// *Errors*: it exists, or cannot be made.
-pub(super) fn create_file(control: &Control, path: &Path, size: Size) -> Result<(), Refusal> {
-    match privileged(control) {
+pub(super) fn create_file(core: &Core, path: &Path, size: Size) -> Result<(), Refusal> {
+    match core.privileged() {
         Some(helper) => helper.create(path, size.bytes()).map_err(|error| uncreated(path, size, &error)),
         None => create_here(path, size),
     }
 }
 
 /// A file that [`create_file`] has made is gone.
-pub(super) fn remove_created(control: &Control, path: &Path) -> std::io::Result<()> {
-    match privileged(control) {
+pub(super) fn remove_created(core: &Core, path: &Path) -> std::io::Result<()> {
+    match core.privileged() {
         Some(helper) => helper.remove(path),
         None => fs::remove_file(path),
     }

@@ -58,7 +58,7 @@ impl Control {
     ///
     /// *Errors*: the host or the volume is not known.
     pub async fn explain(&self, host: &Name, volume: &VolumeName) -> Result<Explanation, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         if !state.hosts.contains_key(host) {
             return Err(unknown_host(host));
         }

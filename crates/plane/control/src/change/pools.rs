@@ -1,10 +1,10 @@
 //! Pools: made, found again, destroyed.
 
 use crate::Control;
+use crate::access::Consent;
 use crate::change::disks::{admit_unused, missing};
 use crate::engine::unexpected;
 use crate::medium::Medium;
-use crate::parts::Consent;
 use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, Removal, SecretText};
 use crate::state::{KeyRecord, PendingRecord, PoolRecord, PresentationRecord, ReadOnlyRecord, SpareRecord, State};
 use crate::system::random;
@@ -24,8 +24,8 @@ impl Control {
     /// *Errors*: the name is taken, a group has too few disks, a disk is unknown, missing, in use or
     /// named twice; and what the data plane refuses. Nothing is changed then.
     pub async fn create_pool(&self, request: NewPool) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
-        if self.state().pools.contains_key(&request.name) {
+        let turn = self.core.turn().await;
+        if self.core.state().pools.contains_key(&request.name) {
             return Err(pool_name_taken(&request.name));
         }
         let disks = self.admit_groups(&request.groups).await?;
@@ -33,13 +33,13 @@ impl Control {
         let groups = if request.spread { self.spread(request.groups).await? } else { request.groups };
         let id = PoolId::from_random(random()?);
         let pending = PendingRecord { pool: request.name.clone(), disks };
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             state.pending.insert(id, pending);
         })?;
         let groups = groups.into_iter().map(spec).collect();
         let (name, force) = (request.name, request.force);
-        let made = self.engine.pool(Order::CreatePool { pool: name.clone(), id, groups, force }).await;
-        let committed = self.commit(&turn, |state| {
+        let made = self.core.engine.pool(Order::CreatePool { pool: name.clone(), id, groups, force }).await;
+        let committed = self.core.commit(&turn, |state| {
             state.pending.remove(&id);
             if let Ok(pool) = &made {
                 state.learn(pool);
@@ -52,7 +52,7 @@ impl Control {
         });
         if let (Ok(pool), Err(_)) = (&made, &committed) {
             // The pending record is still there: whatever this leaves is wiped at the next start.
-            self.engine.done(Order::DestroyPool { pool: pool.name.clone() }).await?;
+            self.core.engine.done(Order::DestroyPool { pool: pool.name.clone() }).await?;
         }
         committed.and(made)?;
         drop(turn);
@@ -64,12 +64,12 @@ impl Control {
     /// *Errors*: there is no pool of this name, or it is not open; the group has too few disks, a disk is unknown, missing, in
     /// use or named twice; and what the data plane refuses. Nothing is changed then.
     pub async fn add_group(&self, name: &Name, request: AddGroup) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
         self.admit_groups(std::slice::from_ref(&request.group)).await?;
         let (group, force) = (spec(request.group), request.force);
-        let pool = self.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
-        self.commit(&turn, |state| state.learn(&pool))?;
+        let pool = self.core.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
+        self.core.commit(&turn, |state| state.learn(&pool))?;
         drop(turn);
         self.pool_report(name).await
     }
@@ -79,12 +79,12 @@ impl Control {
     /// *Errors*: there is no pool of this name, or it is not open; the disk is unknown, missing or in use; and what the data
     /// plane refuses. Nothing is changed then.
     pub async fn add_member(&self, name: &Name, request: AddMember) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
         self.admit_members(std::slice::from_ref(&request.disk)).await?;
         let AddMember { disk, group, force } = request;
-        let pool = self.engine.pool(Order::AddMember { pool: name.clone(), group, disk, force }).await?;
-        self.commit(&turn, |state| state.learn(&pool))?;
+        let pool = self.core.engine.pool(Order::AddMember { pool: name.clone(), group, disk, force }).await?;
+        self.core.commit(&turn, |state| state.learn(&pool))?;
         drop(turn);
         self.pool_report(name).await
     }
@@ -93,9 +93,10 @@ impl Control {
     ///
     /// *Errors*: there is no pool of this name, or it is not open; and what the data plane refuses. Nothing is changed then.
     pub async fn grow_pool(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        self.engine
+        self.core
+            .engine
             .pool(Order::GrowPool {
                 pool: name.clone(),
                 group: request.group,
@@ -108,9 +109,9 @@ impl Control {
 
     /// Admits the name of a pool that is open; how it is.
     pub(crate) async fn admit_open(&self, name: &Name) -> Result<PoolReport, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let record = state.pools.get(name).ok_or_else(|| unknown(name))?;
-        let pools = self.engine.pools(Order::Pools).await?;
+        let pools = self.core.engine.pools(Order::Pools).await?;
         pools.into_iter().find(|pool| pool.name == *name).ok_or_else(|| not_open(name, record.read_only.is_some()))
     }
 
@@ -128,36 +129,36 @@ impl Control {
         let order = |id| Order::OpenPool { id, force, accept_log_loss, read_only, key: key.clone() };
         let record = key.clone().map(|secret| KeyRecord { secret });
         let record = read_only.then_some(ReadOnlyRecord { force, accept_log_loss, key: record });
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.open_disks(&turn).await?;
         let shown = self.close_to_import(name, read_only).await?;
-        let known = self.state().pools.get(name).cloned();
+        let known = self.core.state().pools.get(name).cloned();
         let id = match &known {
             Some(known) => known.id,
             None => self.labelled_pool(name).await?,
         };
         if known.is_some() && read_only {
             // Before it is opened: a daemon that ends meanwhile must not open it for writing when it starts again.
-            self.commit(&turn, |state| state.set_read_only(name, record.clone()))?;
+            self.core.commit(&turn, |state| state.set_read_only(name, record.clone()))?;
         }
         // It may be watched for seconds whether another node has the pool: other changes have their turns meanwhile.
         drop(turn);
-        let pool = match self.engine.pool(order(id)).await {
+        let pool = match self.core.engine.pool(order(id)).await {
             Ok(pool) => pool,
             Err(refusal) => {
                 self.give_up_import(name, known, shown, &refusal).await?;
                 return Err(refusal);
             }
         };
-        let turn = self.turn().await;
-        self.commit(&turn, |state| {
+        let turn = self.core.turn().await;
+        self.core.commit(&turn, |state| {
             state.learn(&pool);
             state.set_read_only(&pool.name, record);
         })?;
         self.apply_policy(&pool.name).await?;
         self.apply_volume_policies(&turn, &pool.name).await?;
-        self.drop_dangling(&turn).await?;
-        self.apply_access().await?;
+        self.access.drop_dangling(&turn).await?;
+        self.access.apply().await?;
         drop(turn);
         self.pool_report(&pool.name).await
     }
@@ -166,9 +167,9 @@ impl Control {
     ///
     /// *Errors*: it is open, and importing it would not change that.
     async fn close_to_import(&self, name: &Name, read_only: bool) -> Result<bool, Refusal> {
-        let open = self.engine.pools(Order::Pools).await?.into_iter().find(|pool| pool.name == *name);
+        let open = self.core.engine.pools(Order::Pools).await?.into_iter().find(|pool| pool.name == *name);
         let Some(pool) = open else { return Ok(false) };
-        let is_imported_read_only = self.state().pools.get(name).is_some_and(|record| record.read_only.is_some());
+        let is_imported_read_only = self.core.state().pools.get(name).is_some_and(|record| record.read_only.is_some());
         let may_be_reopened = match pool.read_only {
             _ if pool.state == PoolState::Failed => true,
             Some(_) => !(read_only && is_imported_read_only),
@@ -178,7 +179,7 @@ impl Control {
             return Err(open_already(&pool, read_only));
         }
         // What is presented stays so, and hosts find the volumes again.
-        self.engine.done(Order::ClosePool { pool: name.clone() }).await?;
+        self.core.engine.done(Order::ClosePool { pool: name.clone() }).await?;
         Ok(pool.read_only.is_some())
     }
 
@@ -192,15 +193,15 @@ impl Control {
     ) -> Result<(), Refusal> {
         if matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED) {
             let sentence = format!("pool {name} was not imported: {refusal}");
-            self.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
+            self.core.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
         }
         let Some(known) = known else { return Ok(()) };
         {
-            let turn = self.turn().await;
-            self.commit(&turn, |state| state.set_read_only(name, known.read_only.clone()))?;
+            let turn = self.core.turn().await;
+            self.core.commit(&turn, |state| state.set_read_only(name, known.read_only.clone()))?;
         }
         if shown && let Some(pool) = self.open_known(name, &known).await {
-            self.settle_pool(&self.turn().await, &pool).await?;
+            self.settle_pool(&self.core.turn().await, &pool).await?;
         }
         Ok(())
     }
@@ -210,7 +211,7 @@ impl Control {
     /// *Errors*: there is no pool of this name, or it is not open.
     pub async fn pool_key(&self, name: &Name) -> Result<PoolKeyText, Refusal> {
         self.admit_open(name).await?;
-        match self.engine.ask(Order::PoolKey { pool: name.clone() }).await? {
+        match self.core.engine.ask(Order::PoolKey { pool: name.clone() }).await? {
             Report::PoolKey(id, key) => Ok(PoolKeyText { id, key: SecretText::hex(key.expose()) }),
             other => Err(unexpected(&other)),
         }
@@ -220,24 +221,24 @@ impl Control {
     ///
     /// *Errors*: there is none of this name, it is not open; or its volumes are presented, and it was not forced.
     pub async fn export_pool(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        let state = self.state();
+        let state = self.core.state();
         let unpresented = |state: &mut State| state.presentations.retain(|seen| seen.volume.pool() != Some(name));
         match state.presentations.iter().find(|seen| seen.volume.pool() == Some(name)) {
             None => {}
-            Some(_) if request.force => self.commit_access(&turn, Consent::forced(true), unpresented).await?,
+            Some(_) if request.force => self.access.commit(&turn, Consent::forced(true), unpresented).await?,
             Some(PresentationRecord { volume, host, .. }) => {
                 let message = format!("volume {volume} of pool {name} is presented to host {host}");
                 let hint = format!("end that first with blockyard unpresent {volume} {host}");
-                return Err(self.in_use(Refusal::new(code::POOL_IN_USE, message, hint), unpresented).await);
+                return Err(self.access.in_use(Refusal::new(code::POOL_IN_USE, message, hint), unpresented).await);
             }
         }
-        let before = self.state();
-        self.commit(&turn, |state| state.forget_pool(name))?;
-        let closed = self.engine.done(Order::ClosePool { pool: name.clone() }).await;
-        self.or_restore(&turn, closed, &before)?;
-        self.raise(
+        let before = self.core.state();
+        self.core.commit(&turn, |state| state.forget_pool(name))?;
+        let closed = self.core.engine.done(Order::ClosePool { pool: name.clone() }).await;
+        self.core.or_restore(&turn, closed, &before)?;
+        self.core.raise(
             event::POOL_EXPORTED,
             Subject::pool(name),
             format!("pool {name} was exported: another machine may import it"),
@@ -249,8 +250,8 @@ impl Control {
     ///
     /// *Errors*: there is none of this name, it has volumes, or it is not open.
     pub async fn destroy_pool(&self, name: &Name) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        let before = self.state();
+        let turn = self.core.turn().await;
+        let before = self.core.state();
         let pool = self.admit_open(name).await?;
         let record = before.pools.get(name).ok_or_else(|| unknown(name))?;
         if pool.volumes > 0 {
@@ -261,7 +262,7 @@ impl Control {
             ));
         }
         let disks: Vec<DiskName> = pool.members().filter_map(|member| member.disk.clone()).collect();
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             for disk in &disks {
                 if let Some(record) = state.disks.get_mut(disk) {
                     record.id = None;
@@ -270,9 +271,9 @@ impl Control {
             state.forget_pool(name);
             state.pending.insert(record.id, PendingRecord { pool: name.clone(), disks });
         })?;
-        let destroyed = self.engine.done(Order::DestroyPool { pool: name.clone() }).await;
-        self.or_restore(&turn, destroyed, &before)?;
-        self.commit(&turn, |state| {
+        let destroyed = self.core.engine.done(Order::DestroyPool { pool: name.clone() }).await;
+        self.core.or_restore(&turn, destroyed, &before)?;
+        self.core.commit(&turn, |state| {
             state.pending.remove(&record.id);
         })
     }
@@ -292,6 +293,7 @@ impl Control {
     /// Admits disks that are known, open, free and named once.
     async fn admit_members(&self, disks: &[DiskName]) -> Result<(), Refusal> {
         let open: BTreeMap<DiskName, _> = self
+            .core
             .engine
             .disks(Order::Disks)
             .await?
@@ -301,7 +303,7 @@ impl Control {
         let mut seen = BTreeSet::new();
         let mut media: BTreeMap<Medium, &DiskName> = BTreeMap::new();
         for disk in disks {
-            if self.state().disk(disk)?.spare.is_some() {
+            if self.core.state().disk(disk)?.spare.is_some() {
                 let hint = format!("name another disk, or run blockyard disk spare remove {disk} first");
                 return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is a spare"), hint));
             }
@@ -310,7 +312,7 @@ impl Control {
                 let message = format!("disk {disk} is named twice");
                 return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
             }
-            let medium = Medium::at(&self.state().disk(disk)?.path);
+            let medium = Medium::at(&self.core.state().disk(disk)?.path);
             if let Some(other) = medium.and_then(|medium| media.insert(medium, disk)) {
                 return Err(one_disk(other, disk));
             }
@@ -348,7 +350,7 @@ impl Control {
 
     /// The one pool that labels of open disks call `name`.
     async fn labelled_pool(&self, name: &Name) -> Result<PoolId, Refusal> {
-        let disks = self.engine.disks(Order::Disks).await?;
+        let disks = self.core.engine.disks(Order::Disks).await?;
         let pools = disks.iter().filter_map(|disk| disk.label.pool()).filter(|(_, label)| *label == name);
         let ids: BTreeSet<PoolId> = pools.map(|(id, _)| id).collect();
         let mut ids = ids.into_iter();

@@ -1,7 +1,7 @@
 //! Portal groups: how volumes are served through each.
 
 use crate::Control;
-use crate::parts::Consent;
+use crate::access::Consent;
 use crate::request::PortalGroupSettings;
 pub(crate) use crate::unknown::unknown_portal_group;
 use model::{PortalGroupPolicy, PortalGroupReport, PortalGroupTag, PortalReport, Refusal, code};
@@ -14,7 +14,7 @@ impl Control {
         for portal in self.portal_reports().await? {
             groups.entry(portal.policy.tag).or_default().push(portal);
         }
-        let state = self.state();
+        let state = self.core.state();
         let report = |(tag, portals): (u16, Vec<PortalReport>)| PortalGroupReport {
             tag,
             policy: state.portal_groups.get(&tag).copied().unwrap_or_default(),
@@ -33,7 +33,7 @@ impl Control {
         PortalGroupTag(tag): PortalGroupTag,
         request: PortalGroupSettings,
     ) -> Result<PortalGroupReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let groups = self.portal_groups().await?;
         let group = groups.iter().find(|group| group.tag == tag).ok_or_else(|| unknown_portal_group(tag))?;
         let mut policy = group.policy;
@@ -44,11 +44,12 @@ impl Control {
             let hint = "let another one do so first, with blockyard portal group TAG access=optimized";
             return Err(Refusal::new(code::PORTAL_LAST, message, hint));
         }
-        self.commit_access(&turn, Consent::forced(request.force), |state| {
-            state.portal_groups.insert(tag, policy);
-            state.portal_groups.retain(|_, policy| *policy != PortalGroupPolicy::default());
-        })
-        .await?;
+        self.access
+            .commit(&turn, Consent::forced(request.force), |state| {
+                state.portal_groups.insert(tag, policy);
+                state.portal_groups.retain(|_, policy| *policy != PortalGroupPolicy::default());
+            })
+            .await?;
         Ok(PortalGroupReport { policy, ..group.clone() })
     }
 }

@@ -1,8 +1,8 @@
 //! Portals: added, set, drained, removed.
 
 use crate::Control;
+use crate::access::Consent;
 use crate::impact;
-use crate::parts::Consent;
 use crate::request::{NewPortal, PortalSettings, Removal, SetBalance};
 use crate::state::{PortalRecord, State};
 use model::{
@@ -17,24 +17,24 @@ impl Control {
     ///
     /// *Errors*: it is a portal already, it cannot be listened on, or a setting does not fit.
     pub async fn add_portal(&self, request: NewPortal) -> Result<PortalReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let PortalAddress(address) = request.address;
         let policy = changed(address, PortalPolicy::default(), &request.settings)?;
-        if self.portals().iter().any(|portal| portal.address == address) {
+        if self.access.portals().iter().any(|portal| portal.address == address) {
             let message = format!("{address} is a portal already");
             return Err(Refusal::new(code::PORTAL_TAKEN, message, "choose another address or port"));
         }
-        let opened = self.engine.portal(Order::OpenPortal { address }).await?;
+        let opened = self.core.engine.portal(Order::OpenPortal { address }).await?;
         let report = PortalReport { policy, ..opened };
-        self.remember_portal(report.clone());
+        self.access.remember(report.clone());
         let record = PortalRecord { added: true, policy: report.policy.clone() };
-        let kept = self.commit_access(&turn, Consent::ALL, |state| {
+        let kept = self.access.commit(&turn, Consent::ALL, |state| {
             state.portals.insert(report.address, record);
         });
         let kept = kept.await;
         if kept.is_err() {
-            self.forget_portal(report.address);
-            self.engine.done(Order::ClosePortal { address: report.address }).await?;
+            self.access.forget(report.address);
+            self.core.engine.done(Order::ClosePortal { address: report.address }).await?;
         }
         kept.map(|()| report)
     }
@@ -43,9 +43,9 @@ impl Control {
     ///
     /// *Errors*: it is none, the daemon was given it at its start, or hosts are logged in there and it is not forced.
     pub async fn remove_portal(&self, address: PortalAddress, request: Removal) -> Result<(), Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let PortalReport { address, state, .. } = self.portal_report(address).await?;
-        if !self.state().portals.get(&address).is_some_and(|record| record.added) {
+        if !self.core.state().portals.get(&address).is_some_and(|record| record.added) {
             let message = format!("portal {address} was given to the daemon at its start");
             let hint = "take it out of its configuration file or of its --portal arguments, and start it again";
             return Err(Refusal::new(code::PORTAL_CONFIGURED, message, hint));
@@ -58,13 +58,14 @@ impl Control {
             return Err(impact::listed(Refusal::new(code::PORTAL_IN_USE, message, hint), losses));
         }
         if !matches!(state, PortalState::Failed { .. }) {
-            self.engine.done(Order::ClosePortal { address }).await?;
+            self.core.engine.done(Order::ClosePortal { address }).await?;
         }
-        self.forget_portal(address);
-        self.commit_access(&turn, Consent::ALL, |state| {
-            state.portals.remove(&address);
-        })
-        .await
+        self.access.forget(address);
+        self.access
+            .commit(&turn, Consent::ALL, |state| {
+                state.portals.remove(&address);
+            })
+            .await
     }
 
     /// The sessions with a connection through the portal.
@@ -114,15 +115,15 @@ impl Control {
     /// By what sessions are shared out.
     #[must_use]
     pub fn balance(&self) -> Balance {
-        self.state().balance
+        self.core.state().balance
     }
 
     /// Sessions are shared out by this from now on.
     ///
     /// *Errors*: the state cannot be written.
     pub async fn set_balance(&self, request: SetBalance) -> Result<Balance, Refusal> {
-        let turn = self.turn().await;
-        self.commit_access(&turn, Consent::forced(false), |state| state.balance = request.by).await?;
+        let turn = self.core.turn().await;
+        self.access.commit(&turn, Consent::forced(false), |state| state.balance = request.by).await?;
         Ok(request.by)
     }
 
@@ -133,13 +134,13 @@ impl Control {
         consent: Consent,
         change: impl FnOnce(SocketAddr, PortalPolicy, &[PortalPolicy]) -> Result<PortalPolicy, Refusal>,
     ) -> Result<PortalReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let report = self.portal_report(address).await?;
-        let (address, state) = (report.address, self.state());
-        let others = self.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);
+        let (address, state) = (report.address, self.core.state());
+        let others = self.access.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);
         let others: Vec<PortalPolicy> = others.map(|other| state.portal_policy(other)).collect();
         let policy = change(address, state.portal_policy(address), &others)?;
-        self.commit_access(&turn, consent, |state| state.set_portal(address, policy.clone())).await?;
+        self.access.commit(&turn, consent, |state| state.set_portal(address, policy.clone())).await?;
         Ok(PortalReport { policy, ..report })
     }
 

@@ -1,10 +1,10 @@
 //! Presentations: who sees what.
 
 use crate::Control;
+use crate::access::Consent;
 use crate::change::copies::admit_whole;
 use crate::change::hosts::{unknown_host, unknown_target};
 use crate::change::volumes;
-use crate::parts::Consent;
 use crate::request::{NewPresentation, Unpresent};
 use crate::state::lun_memory::Known;
 use crate::state::{DEFAULT_TARGET, PresentationRecord, State};
@@ -20,14 +20,14 @@ impl Control {
     ///
     /// *Errors*: one of them is not known, the host sees it already, or the number is taken.
     pub async fn present(&self, request: NewPresentation) -> Result<PresentationReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let volume = self.volume(&request.volume).await?.ok_or_else(|| volumes::unknown(&request.volume))?;
         admit_whole(&volume)?;
         let default = || DEFAULT_TARGET.parse().expect("the default target's name is a name");
         let target: Name = request.target.clone().unwrap_or_else(default);
         let consent = Consent { luns: request.force && request.lun.is_some(), ..Consent::forced(false) };
-        let record = admit_presentation(&self.state(), request, volume.id, target)?;
-        self.commit_access(&turn, consent, |state| state.presentations.push(record.clone())).await?;
+        let record = admit_presentation(&self.core.state(), request, volume.id, target)?;
+        self.access.commit(&turn, consent, |state| state.presentations.push(record.clone())).await?;
         Ok(self.presentation_report(&record))
     }
 
@@ -35,13 +35,13 @@ impl Control {
     ///
     /// *Errors*: it did not see it; or sessions see it, and it was not forced.
     pub async fn unpresent(&self, request: &Unpresent) -> Result<(), Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let is_it = |record: &PresentationRecord| {
             record.volume == request.volume
                 && record.host == request.host
                 && request.target.as_ref().is_none_or(|target| record.target == *target)
         };
-        if !self.state().presentations.iter().any(is_it) {
+        if !self.core.state().presentations.iter().any(is_it) {
             return Err(Refusal::new(
                 code::PRESENTATION_UNKNOWN,
                 format!("host {} does not see volume {}", request.host, request.volume),
@@ -49,7 +49,7 @@ impl Control {
             ));
         }
         let consent = Consent::forced(request.force);
-        self.commit_access(&turn, consent, |state| state.presentations.retain(|record| !is_it(record))).await
+        self.access.commit(&turn, consent, |state| state.presentations.retain(|record| !is_it(record))).await
     }
 }
 

@@ -50,13 +50,13 @@ impl DiskRecord {
 /// *Errors*: as of [`Control::add_disk`]; the address or the credentials cannot be used, no path logs in, or another
 /// initiator has reserved the unit and that was not forced.
 pub(super) async fn add(control: &Control, request: NewDisk) -> Result<DiskReport, Refusal> {
-    let turn = control.turn().await;
+    let turn = control.core.turn().await;
     let RemoteUrl { user, address } = request.path.parse()?;
     if request.create.is_some() {
         let hint = "leave out --create; make a volume on the other array";
         return Err(Refusal::new(code::OPTIONS_CONFLICT, "a remote disk cannot be created here", hint));
     }
-    let state = control.state();
+    let state = control.core.state();
     let path = address.to_string();
     let name = match &request.name {
         Some(name) if state.disks.contains_key(name) => return Err(super::disks::disk_name_taken(name)),
@@ -70,17 +70,17 @@ pub(super) async fn add(control: &Control, request: NewDisk) -> Result<DiskRepor
     let remote = remote_record(control, user, &request)?;
     let login = Some(Box::new(remote.login(request.force)));
     let order = Order::OpenDisk { disk: name.clone(), path: path.clone(), remote: login };
-    let report = control.engine.disk(order).await?;
+    let report = control.core.engine.disk(order).await?;
     let identity = report.identity.clone();
     let record = DiskRecord { path, id: report.label.disk(), spare: None, identity, remote: Some(remote) };
     let added = async {
         admit_remote(control, &record, &report, request.force).await?;
-        control.commit(&turn, |state| {
+        control.core.commit(&turn, |state| {
             state.disks.insert(name.clone(), record);
         })
     };
     if let Err(refusal) = added.await {
-        control.engine.done(Order::CloseDisk { disk: name }).await?;
+        control.core.engine.done(Order::CloseDisk { disk: name }).await?;
         return Err(refusal);
     }
     Ok(report)
@@ -88,7 +88,7 @@ pub(super) async fn add(control: &Control, request: NewDisk) -> Result<DiskRepor
 
 /// Admits a unit that is no known disk under another address, and is empty or may be overwritten.
 async fn admit_remote(control: &Control, record: &DiskRecord, report: &DiskReport, force: bool) -> Result<(), Refusal> {
-    let state = control.state();
+    let state = control.core.state();
     let is_it = |other: &DiskRecord| {
         record.id.is_some() && record.id == other.id
             || other.remote.is_some() && other.identity.wwn.is_some() && other.identity.wwn == record.identity.wwn
@@ -103,7 +103,7 @@ async fn admit_remote(control: &Control, record: &DiskRecord, report: &DiskRepor
 ///
 /// *Errors*: a CHAP name without a secret, or mutual CHAP alone.
 fn remote_record(control: &Control, user: Option<String>, request: &NewDisk) -> Result<RemoteRecord, Refusal> {
-    let node = control.settings.node.to_string();
+    let node = control.core.settings.node.to_string();
     if user.is_some() && request.chap.is_none() {
         let hint = "give the secret with --chap-secret-file FILE, or leave out the name before the @";
         return Err(Refusal::new(code::CHAP_INVALID, "the address has a CHAP name, and there is no secret", hint));
@@ -128,13 +128,13 @@ fn remote_record(control: &Control, user: Option<String>, request: &NewDisk) -> 
 /// Remote disks that were lost take their places again once they can be reached: what they have missed is written to
 /// them. At most one attempt per disk and [`RETURN_INTERVAL`].
 pub(crate) async fn return_lost(control: &Control, tried: &mut BTreeMap<DiskName, Instant>) -> Result<(), Refusal> {
-    if !control.state().disks.values().any(|record| record.remote.is_some()) {
+    if !control.core.state().disks.values().any(|record| record.remote.is_some()) {
         return Ok(());
     }
     for disk in control.disks().await? {
         let Some(name) = disk.name.clone() else { continue };
         let is_lost = matches!(disk.state, DiskState::Failed | DiskState::Missing);
-        let record = control.state().disks.get(&name).cloned();
+        let record = control.core.state().disks.get(&name).cloned();
         let Some(record) = record.filter(|record| is_lost && record.remote.is_some()) else {
             tried.remove(&name);
             continue;
@@ -161,15 +161,15 @@ async fn can_return(control: &Control, disk: &DiskReport, record: &DiskRecord) -
         return false;
     }
     let remote = record.remote.as_ref().map(|remote| Box::new(remote.login(false)));
-    let looking = control.engine.disk(Order::InspectDisk { path: record.path.clone(), remote });
+    let looking = control.core.engine.disk(Order::InspectDisk { path: record.path.clone(), remote });
     let seen = timeout(LOOK_LIMIT, looking).await;
     seen.is_ok_and(|seen| seen.is_ok_and(|seen| record.id.is_some() && seen.label.disk() == record.id))
 }
 
 /// Pools that could not be opened are tried again, now that a disk is back that may be theirs. True when there were any.
 async fn open_closed_pools(control: &Control) -> Result<bool, Refusal> {
-    let open = control.engine.pools(Order::Pools).await?;
-    let state = control.state();
+    let open = control.core.engine.pools(Order::Pools).await?;
+    let state = control.core.state();
     let closed = state.pools.iter().filter(|(name, _)| open.iter().all(|pool| pool.name != **name));
     let closed: Vec<&Name> = closed.filter(|(_, record)| record.read_only.is_none()).map(|(name, _)| name).collect();
     for name in &closed {

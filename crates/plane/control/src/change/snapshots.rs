@@ -16,7 +16,7 @@ impl Control {
     /// *Errors*: a volume is not there, is named twice, has a snapshot of this name or none at all; the volumes are not
     /// of one pool; the lock ends before it begins. Nothing is changed then.
     pub async fn create_snapshots(&self, request: NewSnapshots) -> Result<Vec<SnapshotReport>, Refusal> {
-        let _turn = self.turn().await;
+        let _turn = self.core.turn().await;
         let lock = request.lock.at(crate::system::now());
         admit_lock(lock)?;
         let mut snapshots = Vec::new();
@@ -37,14 +37,14 @@ impl Control {
             let message = format!("there is a snapshot {} already", taken.name);
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
-        self.engine.snapshots(Order::CreateSnapshots { snapshots, lock }).await
+        self.core.engine.snapshots(Order::CreateSnapshots { snapshots, lock }).await
     }
 
     /// The snapshot is gone; what only it held is given back in the background.
     ///
     /// *Errors*: there is none of this name, it is locked, or a clone needs it.
     pub async fn delete_snapshot(&self, name: &SnapshotName) -> Result<(), Refusal> {
-        let _turn = self.turn().await;
+        let _turn = self.core.turn().await;
         let snapshot = self.snapshot_report(name).await?;
         let locked = match snapshot.lock {
             SnapshotLock::Open => None,
@@ -65,19 +65,19 @@ impl Control {
             let message = format!("snapshot {name} is what {clone} is a clone of");
             return Err(Refusal::new(code::SNAPSHOT_IN_USE, message, "delete the clone first"));
         }
-        self.engine.done(Order::DeleteSnapshot { snapshot: name.clone() }).await
+        self.core.engine.done(Order::DeleteSnapshot { snapshot: name.clone() }).await
     }
 
     /// The snapshot cannot be deleted before the lock ends.
     ///
     /// *Errors*: there is none of this name, or it is locked for longer already.
     pub async fn lock_snapshot(&self, name: &SnapshotName, request: LockSnapshot) -> Result<SnapshotReport, Refusal> {
-        let _turn = self.turn().await;
+        let _turn = self.core.turn().await;
         self.snapshot_report(name).await?;
         let lock = request.lock.at(crate::system::now());
         admit_lock(lock)?;
         let order = Order::LockSnapshot { snapshot: name.clone(), lock };
-        self.engine.snapshots(order).await?;
+        self.core.engine.snapshots(order).await?;
         self.snapshot_report(name).await
     }
 
@@ -85,14 +85,15 @@ impl Control {
     ///
     /// *Errors*: there is no such snapshot, the name is taken or in another pool, or there is no room.
     pub async fn clone_snapshot(&self, request: NewClone) -> Result<VolumeReport, Refusal> {
-        let _turn = self.turn().await;
+        let _turn = self.core.turn().await;
         self.snapshot_report(&request.snapshot).await?;
         let name = request.name;
         if self.volume(&name).await?.is_some() {
             let message = format!("there is a volume {name} already");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
-        self.engine
+        self.core
+            .engine
             .volume(Order::CloneSnapshot {
                 snapshot: request.snapshot,
                 volume: name,
@@ -107,7 +108,7 @@ impl Control {
     ///
     /// *Errors*: there is no such snapshot; it was not confirmed; a session uses the volume, and it was not forced.
     pub async fn roll_back(&self, request: RollBack) -> Result<VolumeReport, Refusal> {
-        let _turn = self.turn().await;
+        let _turn = self.core.turn().await;
         let RollBack { snapshot, force, confirmed } = request;
         self.snapshot_report(&snapshot).await?;
         if !confirmed {
@@ -118,15 +119,15 @@ impl Control {
         if !force {
             self.admit_unused(&snapshot).await?;
         }
-        self.engine.volume(Order::RollBack { snapshot, in_use: force }).await
+        self.core.engine.volume(Order::RollBack { snapshot, in_use: force }).await
     }
 
     /// Admits a roll-back that no session notices.
     async fn admit_unused(&self, snapshot: &SnapshotName) -> Result<(), Refusal> {
-        let (before, volume) = (self.state(), &snapshot.volume);
+        let (before, volume) = (self.core.state(), &snapshot.volume);
         let mut next = State::clone(&before);
         next.presentations.retain(|record| record.volume != *volume);
-        let mut users = self.losses(&before, &next).await?;
+        let mut users = self.access.losses(&before, &next).await?;
         users.iter_mut().for_each(|user| "sees it".clone_into(&mut user.loses));
         if users.is_empty() {
             return Ok(());
@@ -139,7 +140,7 @@ impl Control {
 
     /// All snapshots of open pools, the oldest of each volume first.
     pub async fn snapshots(&self) -> Result<Vec<SnapshotReport>, Refusal> {
-        self.engine.snapshots(Order::Snapshots).await
+        self.core.engine.snapshots(Order::Snapshots).await
     }
 
     /// Those snapshots that are asked for, the oldest of each volume first.

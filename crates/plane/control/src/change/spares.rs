@@ -2,7 +2,7 @@
 
 use crate::Control;
 use crate::change::disks::missing;
-use crate::control::Turn;
+use crate::core::Turn;
 use crate::parts::Vigil;
 use crate::request::NewSpare;
 use crate::state::{SpareRecord, TakenRecord};
@@ -33,13 +33,13 @@ impl Control {
     /// *Errors*: it is not known, missing, in use, not blank or a spare already, or the pool is not there or
     /// has no place that it fits.
     pub async fn add_spare(&self, name: &DiskName, request: NewSpare) -> Result<DiskReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let disk = self.admit_spare(name, request.force).await?;
         if let Some(pool) = &request.pool {
             let pool = self.pool_report(pool).await?;
             admit_size(name, disk.size, &pool)?;
         }
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             let spare = SpareRecord { pool: request.pool.clone(), force: request.force };
             // The place of a spare that was used is filled again.
             let taken = state.pools.values_mut().map(|pool| &mut pool.taken);
@@ -61,12 +61,12 @@ impl Control {
     ///
     /// *Errors*: it is not known, or no spare.
     pub async fn remove_spare(&self, name: &DiskName) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        if self.state().disk(name)?.spare.is_none() {
+        let turn = self.core.turn().await;
+        if self.core.state().disk(name)?.spare.is_none() {
             let message = format!("disk {name} is no spare");
             return Err(Refusal::new(code::DISK_NOT_SPARE, message, "blockyard disk list shows which disks are"));
         }
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             if let Some(record) = state.disks.get_mut(name) {
                 record.spare = None;
             }
@@ -75,7 +75,7 @@ impl Control {
 
     /// Admits a known disk that nothing uses, and that is blank unless `force` says that it need not be.
     pub(crate) async fn admit_spare(&self, name: &DiskName, force: bool) -> Result<DiskReport, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         if state.disk(name)?.spare.is_some() {
             let message = format!("disk {name} is a spare already");
             let hint = format!("take it away first with blockyard disk spare remove {name}");
@@ -105,7 +105,7 @@ impl Control {
         if !pools.iter().any(|pool| lost(pool).next().is_some()) {
             return Ok(());
         }
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         // Somebody may have replaced a disk meanwhile.
         let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
         for pool in self.pools().await?.iter().filter(may_be_filled) {
@@ -136,10 +136,10 @@ impl Control {
                 replacement: spare.disk.clone(),
                 force: spare.force,
             };
-            match self.engine.pool(order).await {
+            match self.core.engine.pool(order).await {
                 Ok(report) => {
                     let taken = TakenRecord { spare: spare.disk.clone(), of: of.clone(), pool: spare.pool.clone() };
-                    self.commit(turn, |state| {
+                    self.core.commit(turn, |state| {
                         state.learn(&report);
                         if let Some(record) = state.pools.get_mut(&pool.name) {
                             record.taken.push(taken);
@@ -147,7 +147,7 @@ impl Control {
                     })?;
                     let sentence =
                         format!("spare {} has taken the place of disk {of} in pool {}", spare.disk, pool.name);
-                    self.raise(event::SPARE_TOOK_OVER, Subject::disk(&spare.disk), sentence);
+                    self.core.raise(event::SPARE_TOOK_OVER, Subject::disk(&spare.disk), sentence);
                     return Ok(());
                 }
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
@@ -156,21 +156,22 @@ impl Control {
                         "spare {} could not take the place of disk {of} in pool {}: {refusal}",
                         spare.disk, pool.name
                     );
-                    self.raise(event::SPARE_REFUSED, Subject::disk(&spare.disk), sentence);
+                    self.core.raise(event::SPARE_REFUSED, Subject::disk(&spare.disk), sentence);
                 }
             }
         }
         if !spares.is_empty() && vigil.in_vain.insert(member.id, spares.len()) != Some(spares.len()) {
             let sentence = format!("no spare fits the place of disk {of} in pool {}", pool.name);
-            self.raise(event::SPARE_NONE, Subject::pool(&pool.name), sentence);
+            self.core.raise(event::SPARE_NONE, Subject::pool(&pool.name), sentence);
         }
         Ok(())
     }
 
     /// The spares that are there and free.
     async fn spares(&self) -> Result<Vec<Spare>, Refusal> {
-        let state = self.state();
-        let ready = self.engine.disks(Order::Disks).await?.into_iter().filter(|disk| disk.state == DiskState::Free);
+        let state = self.core.state();
+        let ready =
+            self.core.engine.disks(Order::Disks).await?.into_iter().filter(|disk| disk.state == DiskState::Free);
         let spare = |disk: DiskReport| {
             let name = disk.name?;
             let record = state.disks.get(&name)?.spare.as_ref()?;

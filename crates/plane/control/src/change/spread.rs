@@ -1,10 +1,10 @@
 //! Presentations through several targets at once: several sessions, where one is the bottleneck.
 
 use crate::Control;
+use crate::access::Consent;
 use crate::change::copies::admit_whole;
 use crate::change::presentations::admit_presentation;
 use crate::change::volumes;
-use crate::parts::Consent;
 use crate::request::{NewPresentation, Spread};
 use crate::state::{DEFAULT_TARGET, State, TargetRecord};
 use crate::view::PresentationReport;
@@ -20,7 +20,7 @@ impl Control {
     ///
     /// *Errors*: as [`Control::present`], or so many targets are not possible.
     pub async fn present_spread(&self, request: Spread) -> Result<Vec<PresentationReport>, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         if !(1..=TARGETS_MAX).contains(&request.targets) {
             let message = format!("volumes cannot be spread over {} targets", request.targets);
             return Err(Refusal::new(code::NUMBER_INVALID, message, format!("choose 1 to {TARGETS_MAX}")));
@@ -31,7 +31,7 @@ impl Control {
             admit_whole(&volume)?;
             ids.insert(name.clone(), volume.id);
         }
-        let mut next = State::clone(&self.state());
+        let mut next = State::clone(&self.core.state());
         let targets: Vec<Name> =
             (1..=request.targets).map(|n| self.spread_target(&mut next, n)).collect::<Result<_, _>>()?;
         let pairs: Vec<_> = match request.volumes.as_slice() {
@@ -54,7 +54,7 @@ impl Control {
             next.presentations.push(record.clone());
             records.push(record);
         }
-        self.commit_access(&turn, Consent::forced(false), |state| *state = next).await?;
+        self.access.commit(&turn, Consent::forced(false), |state| *state = next).await?;
         Ok(records.iter().map(|record| self.presentation_report(record)).collect())
     }
 
@@ -63,7 +63,7 @@ impl Control {
         let name = if number == 1 { DEFAULT_TARGET.to_owned() } else { format!("{DEFAULT_TARGET}-{number}") };
         let name: Name = name.parse()?;
         if !state.targets.contains_key(&name) {
-            let iqn = state.target_iqn(&self.settings, Some(&name))?;
+            let iqn = state.target_iqn(&self.core.settings, Some(&name))?;
             if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
                 let message = format!("target {other} has the iSCSI name {iqn}");
                 return Err(Refusal::new(code::NAME_TAKEN, message, "remove that target, or spread over fewer"));

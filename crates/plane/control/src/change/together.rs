@@ -1,9 +1,9 @@
 //! Settings and deletions of volumes, of one or of many: the state is written once for all of them, and not once for each.
 
 use crate::Control;
+use crate::access::Consent;
 use crate::change::copies::admit_whole;
 use crate::change::volumes::unknown;
-use crate::parts::Consent;
 use crate::request::{Removal, VolumeSettings};
 use crate::state::{PolicyRecord, State};
 use model::{Order, Refusal, VolumeName, VolumePolicy, VolumeReport, code};
@@ -30,30 +30,30 @@ impl Control {
 
     /// The settings hold for each of these volumes, or for none; as [`Self::set_volume`]. They are remembered together.
     pub(crate) async fn set_volumes(&self, wanted: &[SettingsOf]) -> Result<Vec<SetVolume>, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let mut changes = Vec::new();
         for (name, settings) in wanted {
             changes.push(self.admit_settings(name, settings).await?);
         }
-        let state = self.state();
-        self.commit(&turn, |state| {
+        let state = self.core.state();
+        self.core.commit(&turn, |state| {
             state.policies.extend(changes.iter().map(|(_, name, record)| (name.clone(), *record)));
             state.policies.retain(|_, record| record.policy != VolumePolicy::default());
         })?;
         let mut set = Vec::new();
         for (at, (before, name, record)) in changes.iter().enumerate() {
             let order = Order::SetVolumePolicy { volume: name.clone(), policy: record.policy };
-            match self.engine.volume(order).await {
+            match self.core.engine.volume(order).await {
                 Ok(report) => set.push(SetVolume { report, before: *before }),
                 Err(refusal) => {
                     // Of the one that was refused everything but the way of writing holds already.
                     for (before, name, _) in changes[..=at].iter().rev() {
                         let undo = Order::SetVolumePolicy { volume: name.clone(), policy: *before };
-                        if let Err(refusal) = self.engine.volume(undo).await {
+                        if let Err(refusal) = self.core.engine.volume(undo).await {
                             tracing::error!(volume = %name, %refusal, "a policy could not be taken back");
                         }
                     }
-                    self.commit(&turn, |now| now.policies.clone_from(&state.policies))?;
+                    self.core.commit(&turn, |now| now.policies.clone_from(&state.policies))?;
                     return Err(refusal);
                 }
             }
@@ -90,8 +90,8 @@ impl Control {
 
     /// These volumes are gone, as [`Self::delete_volume`], but for those that are told with the reason. They are forgotten together.
     pub(crate) async fn delete_volumes(&self, names: &[VolumeName], force: bool) -> Vec<(VolumeName, Refusal)> {
-        let turn = self.turn().await;
-        let before = self.state();
+        let turn = self.core.turn().await;
+        let before = self.core.state();
         let (mut left, mut going) = (Vec::new(), Vec::new());
         for name in names {
             match self.admit_deletion(name, &before, force).await {
@@ -104,22 +104,23 @@ impl Control {
         let unpresented = |state: &mut State| {
             state.presentations.retain(|record| going.iter().all(|(name, _)| record.volume != **name));
         };
-        if force && let Err(refusal) = self.commit_access(&turn, Consent::forced(true), unpresented).await {
+        if force && let Err(refusal) = self.access.commit(&turn, Consent::forced(true), unpresented).await {
             left.extend(all(&refusal));
             return left;
         }
-        let forgotten = self.commit(&turn, |state| going.iter().for_each(|(name, _)| _ = state.volumes.remove(*name)));
+        let forgotten =
+            self.core.commit(&turn, |state| going.iter().for_each(|(name, _)| _ = state.volumes.remove(*name)));
         if let Err(refusal) = forgotten {
             left.extend(all(&refusal));
             return left;
         }
         let mut kept = Vec::new();
         for (name, _) in going.iter().filter(|(_, is_open)| *is_open) {
-            if let Err(refusal) = self.engine.done(Order::DeleteVolume { volume: (*name).clone() }).await {
+            if let Err(refusal) = self.core.engine.done(Order::DeleteVolume { volume: (*name).clone() }).await {
                 kept.push(((*name).clone(), refusal));
             }
         }
-        let settled = self.commit(&turn, |state| {
+        let settled = self.core.commit(&turn, |state| {
             for (name, is_open) in &going {
                 if kept.iter().any(|(kept, _)| kept == *name) {
                     state.volumes.extend(
@@ -145,7 +146,7 @@ impl Control {
             let message = format!("volume {name} is presented to host {}", presentation.host);
             let hint = format!("end that first with blockyard unpresent {name} {}", presentation.host);
             let unpresented = |state: &mut State| state.presentations.retain(|record| record.volume != *name);
-            return Err(self.in_use(Refusal::new(code::VOLUME_IN_USE, message, hint), unpresented).await);
+            return Err(self.access.in_use(Refusal::new(code::VOLUME_IN_USE, message, hint), unpresented).await);
         }
         Ok(volume.is_some())
     }

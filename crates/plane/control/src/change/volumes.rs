@@ -3,7 +3,8 @@
 use crate::Control;
 use crate::change::disks::{admit_not_own, admit_path, create_file, remove_created};
 use crate::change::pools;
-use crate::control::Turn;
+use crate::core::Core;
+use crate::core::Turn;
 use crate::request::{NewBackend, NewVolume, Resize};
 use crate::state::{PolicyRecord, State, VolumeRecord};
 use crate::system::random;
@@ -53,10 +54,10 @@ impl Control {
 
     /// All of these volumes are there, or none; as [`Self::create_volume`]. They are remembered together.
     pub(crate) async fn create_volumes(&self, requests: Vec<NewVolume>) -> Result<Vec<VolumeReport>, Refusal> {
-        let turn = self.turn().await;
-        let mut next = State::clone(&self.state());
+        let turn = self.core.turn().await;
+        let mut next = State::clone(&self.core.state());
         let mut taken: BTreeSet<VolumeName> = next.volumes.keys().cloned().collect();
-        taken.extend(self.engine.volume_names(Order::VolumeNames).await?);
+        taken.extend(self.core.engine.volume_names(Order::VolumeNames).await?);
         let mut made = Vec::new();
         for request in requests {
             let one = if taken.insert(request.name.clone()) {
@@ -70,7 +71,7 @@ impl Control {
                 Err(refusal) => return Err(self.unmake_volumes(made, refusal).await),
             }
         }
-        match self.commit(&turn, |state| state.volumes = next.volumes) {
+        match self.core.commit(&turn, |state| state.volumes = next.volumes) {
             Ok(()) => Ok(made.into_iter().map(|one| one.report).collect()),
             Err(refusal) => Err(self.unmake_volumes(made, refusal).await),
         }
@@ -80,7 +81,7 @@ impl Control {
     ///
     /// *Errors*: there is none of this name, it would shrink, or there is no room.
     pub async fn resize_volume(&self, name: &VolumeName, request: Resize) -> Result<VolumeReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
         let size = whole(request.size);
         if size < volume.size {
@@ -91,11 +92,11 @@ impl Control {
             ));
         }
         if volume.backend == Backend::Ram {
-            self.admit_ram(&self.state(), name, size)?;
+            self.admit_ram(&self.core.state(), name, size)?;
         }
         let order = Order::ResizeVolume { volume: name.clone(), size };
-        let grown = self.engine.volume(order).await?;
-        self.commit(&turn, |state| {
+        let grown = self.core.engine.volume(order).await?;
+        self.core.commit(&turn, |state| {
             if let Some(record) = state.volumes.get_mut(name) {
                 record.size = grown.size;
             }
@@ -111,15 +112,15 @@ impl Control {
         &self,
         wanted: &'a [(VolumeName, Size)],
     ) -> Result<(), (&'a [(VolumeName, Size)], Refusal)> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let mut sizes = BTreeMap::new();
         let mut done = Ok(());
-        let mut next = State::clone(&self.state());
+        let mut next = State::clone(&self.core.state());
         for (at, (name, size)) in wanted.iter().enumerate() {
             let is_ram = next.volumes.get(name).is_some_and(|record| record.backend == Backend::Ram);
             let admitted = if is_ram { self.admit_ram(&next, name, *size) } else { Ok(()) };
             let grown = match admitted {
-                Ok(()) => self.engine.volume(Order::ResizeVolume { volume: name.clone(), size: *size }).await,
+                Ok(()) => self.core.engine.volume(Order::ResizeVolume { volume: name.clone(), size: *size }).await,
                 Err(refusal) => Err(refusal),
             };
             match grown {
@@ -133,9 +134,9 @@ impl Control {
                 }
             }
         }
-        sizes.retain(|name, _| self.state().volumes.contains_key(*name));
+        sizes.retain(|name, _| self.core.state().volumes.contains_key(*name));
         if !sizes.is_empty() {
-            let kept = self.commit(&turn, |state| {
+            let kept = self.core.commit(&turn, |state| {
                 for (name, size) in sizes {
                     state.volumes.entry(name.clone()).and_modify(|record| record.size = size);
                 }
@@ -149,15 +150,16 @@ impl Control {
     ///
     /// *Errors*: there is no such volume, or it does not serve.
     pub async fn clear_reservations(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
-        let _turn = self.turn().await;
+        let _turn = self.core.turn().await;
         self.volume(name).await?.ok_or_else(|| unknown(name))?;
-        self.engine.volume(Order::ClearReservations { volume: name.clone() }).await
+        self.core.engine.volume(Order::ClearReservations { volume: name.clone() }).await
     }
 
     /// The volumes of open pools have the policies that were set for them; of those that are gone nothing is known.
     pub(crate) async fn apply_volume_policies(&self, turn: &Turn<'_>, pool: &Name) -> Result<(), Refusal> {
-        let volumes = self.engine.volumes(Order::Volumes).await?;
+        let volumes = self.core.engine.volumes(Order::Volumes).await?;
         let own: Vec<(VolumeName, PolicyRecord)> = self
+            .core
             .state()
             .policies
             .iter()
@@ -166,7 +168,7 @@ impl Control {
             .collect();
         for (name, PolicyRecord { volume_id, policy }) in own {
             if !volumes.iter().any(|volume| volume.name == name && volume.id == volume_id) {
-                self.commit(turn, |state| {
+                self.core.commit(turn, |state| {
                     state.policies.remove(&name);
                 })?;
                 continue;
@@ -174,10 +176,11 @@ impl Control {
             if volumes.iter().any(|volume| volume.name == name && volume.state != VolumeState::Online) {
                 continue;
             }
-            if let Err(refusal) = self.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await {
+            if let Err(refusal) = self.core.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await
+            {
                 let subject = Subject::new(SubjectKind::Volume, &name);
                 let sentence = format!("volume {name} is written through: {}", refusal.message);
-                self.raise(event::POLICY_DROPPED, subject, sentence);
+                self.core.raise(event::POLICY_DROPPED, subject, sentence);
             }
         }
         Ok(())
@@ -185,7 +188,7 @@ impl Control {
 
     /// The volume as the data plane sees it; none when it is not open.
     pub(crate) async fn volume(&self, name: &VolumeName) -> Result<Option<VolumeReport>, Refusal> {
-        Ok(self.engine.volumes(Order::Volume { volume: name.clone() }).await?.pop())
+        Ok(self.core.engine.volumes(Order::Volume { volume: name.clone() }).await?.pop())
     }
 
     /// The size that the volume gets, and the file that was created for it, if one was.
@@ -195,13 +198,13 @@ impl Control {
         match (backend, request.size.map(whole)) {
             (Backend::File { path }, None) => {
                 let held =
-                    self.engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await?.size.bytes();
+                    self.core.engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await?.size.bytes();
                 // What lies behind the last whole block is not part of the volume.
                 let size = Size::new(held - held % 4096);
                 admit_size(name, size).map(|()| (size, None))
             }
             (Backend::File { path }, Some(size)) if !Path::new(path).exists() => {
-                create_file(self, Path::new(path), size)?;
+                create_file(&self.core, Path::new(path), size)?;
                 Ok((size, Some(path.clone())))
             }
             (_, Some(size)) => Ok((size, None)),
@@ -236,7 +239,7 @@ impl Control {
         let name = &request.name;
         let backend = admit_backend(state, request)?;
         if let Backend::File { path } = &backend {
-            admit_not_own(self, Path::new(path))?;
+            admit_not_own(&self.core, Path::new(path))?;
         }
         let block_bytes = request.block_bytes.unwrap_or(BLOCK_BYTES);
         if !matches!(block_bytes, 512 | 4096) {
@@ -250,7 +253,7 @@ impl Control {
         let made = async {
             let record = VolumeRecord { id: VolumeId::from_random(random()?), size, block_bytes, backend };
             let spec: VolumeSpec = record.spec(name);
-            let report = self.engine.volume(Order::CreateVolume(spec)).await?;
+            let report = self.core.engine.volume(Order::CreateVolume(spec)).await?;
             Ok((VolumeRecord { size: report.size, ..record }, report))
         };
         match made.await {
@@ -261,7 +264,7 @@ impl Control {
                 Ok(MadeVolume { report, file })
             }
             Err(refusal) => {
-                file.iter().for_each(|file| remove_file(self, file));
+                file.iter().for_each(|file| remove_file(&self.core, file));
                 Err(refusal)
             }
         }
@@ -270,9 +273,9 @@ impl Control {
     /// These volumes are gone again; the refusal.
     async fn unmake_volumes(&self, made: Vec<MadeVolume>, refusal: Refusal) -> Refusal {
         for MadeVolume { report, file } in made.into_iter().rev() {
-            let gone = self.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
+            let gone = self.core.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
             match gone {
-                Ok(()) => file.iter().for_each(|file| remove_file(self, file)),
+                Ok(()) => file.iter().for_each(|file| remove_file(&self.core, file)),
                 Err(failed) => tracing::error!(volume = %report.name, %failed, "made, and not taken back"),
             }
         }
@@ -286,8 +289,8 @@ struct MadeVolume {
     file: Option<String>,
 }
 
-fn remove_file(control: &Control, path: &str) {
-    if let Err(error) = remove_created(control, Path::new(path)) {
+fn remove_file(core: &Core, path: &str) {
+    if let Err(error) = remove_created(core, Path::new(path)) {
         tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
     }
 }

@@ -6,9 +6,9 @@ use super::plan::{Plan, Step};
 use super::steps::access_steps;
 use super::{Annex, Document, Pending};
 use crate::Control;
+use crate::access::Consent;
 use crate::change::together::SettingsOf;
 use crate::impact::disrupts;
-use crate::parts::Consent;
 use crate::request::{NewPool, NewPortal, NewSpare, PoolSettings, Removal, VolumeSettings};
 use crate::state::State;
 use model::{
@@ -122,7 +122,7 @@ impl Control {
         if !losses.is_empty() && !consent.disruption {
             return Err(disrupts(losses, consent.option));
         }
-        let before = self.state();
+        let before = self.core.state();
         let awaited = self.awaited(&initiators).await?;
         let mut made = Vec::new();
         let mut pending = None;
@@ -133,12 +133,16 @@ impl Control {
         if let Err(refusal) = self.are_back(&awaited, within).await {
             let refusal = self.take_back(made, pending, &before, refusal).await;
             let sentence = format!("a configuration was taken back: {}", refusal.message);
-            self.raise(event::CONFIG_TAKEN_BACK, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
+            self.core.raise(
+                event::CONFIG_TAKEN_BACK,
+                Subject::new(SubjectKind::Node, &self.core.settings().node),
+                sentence,
+            );
             return Err(refusal);
         }
         pending.into_iter().for_each(Pending::keep);
         let sentence = format!("a configuration was applied: {} steps", steps.len());
-        self.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
+        self.core.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.core.settings().node), sentence);
         Ok(Applied { steps })
     }
 
@@ -180,7 +184,7 @@ impl Control {
             made.push(Made::VolumeSettings(before));
         }
         for (name, settings) in makes.pool_settings {
-            let policy = self.state().pools.get(&name).map(|record| record.policy.clone()).unwrap_or_default();
+            let policy = self.core.state().pools.get(&name).map(|record| record.policy.clone()).unwrap_or_default();
             self.set_pool(&name, PoolSettings { settings }).await?;
             made.push(Made::PoolSettings(name, owned(&policy.settings())));
         }
@@ -199,9 +203,9 @@ impl Control {
     async fn commit_document(&self, document: &Document, prune: bool, consent: Consent) -> Result<(), Refusal> {
         let volumes: BTreeMap<VolumeName, VolumeId> =
             self.volumes().await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
-        let turn = self.turn().await;
-        let next = access::after(&self.state(), document, &volumes, self.settings(), prune)?;
-        self.commit_access(&turn, consent, |state| *state = next).await?;
+        let turn = self.core.turn().await;
+        let next = access::after(&self.core.state(), document, &volumes, self.core.settings(), prune)?;
+        self.access.commit(&turn, consent, |state| *state = next).await?;
         self.isns.look_again();
         Ok(())
     }
@@ -215,9 +219,10 @@ impl Control {
         refusal: Refusal,
     ) -> Refusal {
         let mut left = Vec::new();
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         if let Err(failed) = self
-            .commit_access(&turn, Consent::ALL, |state| {
+            .access
+            .commit(&turn, Consent::ALL, |state| {
                 state.take_access_of(before);
                 state.isns = before.isns;
             })
@@ -277,8 +282,8 @@ impl Control {
     pub async fn past_configs(&self) -> Result<Vec<PastConfig>, Refusal> {
         let sessions = self.sessions().await?;
         // Before the state is read: what is committed in between makes it another array.
-        let fingerprint = self.store.version().to_string();
-        let state = self.state();
+        let fingerprint = self.core.store.version().to_string();
+        let state = self.core.state();
         let past = |version: u64, time: Timestamp, then: &State| {
             let told = access_steps(&state, &state.with_access_of(then), &sessions);
             let present = state.access_part() == then.access_part();
@@ -286,8 +291,8 @@ impl Control {
             PastConfig { version, time, present, steps: told.steps, sessions, fingerprint: fingerprint.clone() }
         };
         let mut told = Vec::new();
-        for (version, time) in self.store.configs().into_iter().rev() {
-            told.extend(self.store.config(version)?.map(|then| past(version, time, &then)));
+        for (version, time) in self.core.store.configs().into_iter().rev() {
+            told.extend(self.core.store.config(version)?.map(|then| past(version, time, &then)));
         }
         Ok(told)
     }
@@ -301,27 +306,27 @@ impl Control {
         let _alone = self.applying.lock().await;
         let sessions = self.sessions().await?;
         let volumes: BTreeSet<VolumeId> = self.volumes().await?.into_iter().map(|volume| volume.id).collect();
-        let turn = self.turn().await;
-        let is_kept = self.store.configs().iter().any(|(number, _)| *number == version);
-        let then = if is_kept { self.store.config(version)? } else { None };
+        let turn = self.core.turn().await;
+        let is_kept = self.core.store.configs().iter().any(|(number, _)| *number == version);
+        let then = if is_kept { self.core.store.config(version)? } else { None };
         let then = then.ok_or_else(|| {
             let message = format!("configuration {version} is not kept");
             Refusal::new(code::CONFIG_UNKNOWN, message, "see blockyard config list")
         })?;
-        if request.fingerprint.is_some_and(|wanted| wanted != self.store.version().to_string()) {
+        if request.fingerprint.is_some_and(|wanted| wanted != self.core.store.version().to_string()) {
             let message = "the array was changed since these steps were worked out";
             let hint = "look at blockyard config list again, and restore then";
             return Err(Refusal::new(code::CHANGED_MEANWHILE, message, hint));
         }
-        let state = self.state();
+        let state = self.core.state();
         let mut next = state.with_access_of(&then);
         next.presentations.retain(|record| volumes.contains(&record.volume_id));
         let steps = access_steps(&state, &next, &sessions).steps;
         let consent = consent(request.allow_disruption, request.reuse_luns);
-        self.commit_access(&turn, consent, |state| *state = next).await?;
+        self.access.commit(&turn, consent, |state| *state = next).await?;
         drop(turn);
         let sentence = format!("configuration {version} was restored: {} steps", steps.len());
-        self.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
+        self.core.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.core.settings().node), sentence);
         Ok(Applied { steps })
     }
 }

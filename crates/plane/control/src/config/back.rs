@@ -24,7 +24,7 @@ impl Control {
         if initiators.is_empty() {
             return Ok(Vec::new());
         }
-        let (state, sessions) = (self.state(), self.sessions().await?);
+        let (state, sessions) = (self.core.state(), self.sessions().await?);
         let seen =
             |initiator: &Iqn| Awaited { initiator: initiator.clone(), saw: seen_by(initiator, &state, &sessions) };
         Ok(initiators.iter().map(seen).collect())
@@ -36,7 +36,7 @@ impl Control {
     pub(super) async fn are_back(&self, awaited: &[Awaited], within: Option<Span>) -> Result<(), Refusal> {
         let until = Instant::now() + within.map_or(WITHIN, |span| Duration::from_millis(span.millis()));
         loop {
-            let (state, sessions) = (self.state(), self.sessions().await?);
+            let (state, sessions) = (self.core.state(), self.sessions().await?);
             let lacks = awaited.iter().find_map(|one| Some((one, one.lacks(&state, &sessions)?)));
             let Some((one, lack)) = lacks else { return Ok(()) };
             if lack.for_good || Instant::now() >= until {

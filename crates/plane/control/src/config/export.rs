@@ -19,13 +19,13 @@ impl Control {
     ///
     /// *Errors*: the data plane is gone.
     pub async fn export(&self, annex: &dyn Annex) -> Result<Document, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let mut document = of_state(&state);
         let pools = self.pools().await?;
         document.pool = pools.iter().map(|pool| (pool.name.clone(), pool_entry(pool, &state))).collect();
         document.volume = self.volumes().await?.iter().map(|v| (v.name.clone(), volume_entry(v))).collect();
         let portal = |address| (PortalAddress(address), portal_entry(&state.portal_policy(address)));
-        document.portal = self.portals().iter().map(|known| portal(known.address)).collect();
+        document.portal = self.access.portals().iter().map(|known| portal(known.address)).collect();
         annex.export(&mut document);
         Ok(document)
     }

@@ -60,7 +60,7 @@ impl Control {
         document.volume.iter().try_for_each(|(name, entry)| draft.volume(name, entry, known))?;
         draft.admit_count(known)?;
         draft.admit_room(known)?;
-        let open: BTreeSet<_> = self.portals().iter().map(|portal| portal.address).collect();
+        let open: BTreeSet<_> = self.access.portals().iter().map(|portal| portal.address).collect();
         for &PortalAddress(address) in document.portal.keys().filter(|at| !open.contains(&at.0)) {
             draft.step(StepKind::Make, format!("portal {address}"), String::new());
             draft.makes.portals.push(PortalAddress(address));

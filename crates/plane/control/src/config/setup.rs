@@ -42,7 +42,7 @@ impl Control {
     /// True for a host that is there and stays as it is.
     fn admit_setup_host(&self, asked: &NewSetup) -> Result<bool, Refusal> {
         let name = &asked.host;
-        let state = self.state();
+        let state = self.core.state();
         let known = state.hosts.get(name);
         if known.is_none() && asked.initiators.is_empty() {
             let hint = "name its initiators, and it is added";

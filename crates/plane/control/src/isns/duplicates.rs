@@ -66,7 +66,7 @@ impl Registrar {
         let own = Own::of(&portals, registered);
         let asker = self.known.as_ref().and_then(|(_, entity)| entity.targets.first()).map(|target| &*target.name);
         let found = find(server.0, asker, &names, &own).await;
-        let node = Subject::new(SubjectKind::Node, &control.settings.node);
+        let node = Subject::new(SubjectKind::Node, &control.core.settings.node);
         match &found {
             Ok(twins) if twins.is_empty() => {
                 let sentence =
@@ -83,14 +83,14 @@ impl Registrar {
 impl Control {
     /// No server is asked for other targets of our names any more, so nothing is known of them.
     pub(super) fn forget_duplicates(&self) {
-        let node = Subject::new(SubjectKind::Node, &self.settings.node);
+        let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
         let sentence = "no iSNS server is asked for target names of this array any more";
         self.settle(event::TARGET_NAME_TAKEN, node, event::TARGET_NAME_FREE, sentence);
     }
 
     async fn names_and_portals(&self) -> Result<(BTreeSet<String>, Vec<PortalReport>), Refusal> {
         let portals = self.portal_reports().await?;
-        let state = self.state();
+        let state = self.core.state();
         let targets = state.presentations.iter().filter_map(|shown| state.targets.get(&shown.target));
         Ok((targets.map(|record| record.iqn.to_string()).collect(), portals))
     }

@@ -19,8 +19,8 @@ pub(super) struct Wanted {
 impl Control {
     /// What the server knows us as: the node's name, and what stays of it under another name.
     pub(super) fn entity_identifier(&self) -> String {
-        let name = &self.settings.node;
-        let id = self.state().node.map(|id| id.to_string()).unwrap_or_default();
+        let name = &self.core.settings.node;
+        let id = self.core.state().node.map(|id| id.to_string()).unwrap_or_default();
         match id.split_once('-') {
             Some((id, _)) => format!("{name}.{id}"),
             None => name.to_string(),
@@ -36,7 +36,7 @@ impl Control {
         only_fronts(&mut portals);
         let mut portals: Vec<Portal> =
             portals.into_iter().filter_map(|(listens, policy)| portal_of(listens, &policy)).collect();
-        let state = self.state();
+        let state = self.core.state();
         let targets = state.targets.iter().filter_map(|(name, record)| {
             let shown = || state.presentations.iter().filter(|shown| shown.target == *name);
             let shows = |tag: u16| shown().any(|shown| is_shown_in(&shown.groups, tag));

@@ -113,7 +113,7 @@ async fn who_watches_hears_every_second_and_nobody_is_looked_for_afterwards() {
     assert!(array.control.live.0.lock().expect("not poisoned").is_none(), "nobody looks any more");
     let mut again = array.control.watch();
     assert!(again.next().await.is_some());
-    array.control.announce_stop();
+    array.control.core.announce_stop();
     assert!(again.next().await.is_none());
 }
 

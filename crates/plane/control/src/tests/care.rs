@@ -119,9 +119,9 @@ async fn scrub_by_the_clock_begins_in_its_hours_and_waits_outside_of_them() {
 async fn scrub_that_began_by_a_wrong_clock_does_not_keep_the_next_one_away() {
     let array = furnished(&[("scrub", "weekly")]).await;
     let wrong = now().plus(3650 * DAY);
-    let turn = array.control.turn().await;
+    let turn = array.control.core.turn().await;
     let set = |state: &mut State| state.pools.get_mut(&name("tank")).expect("a pool").scrub_since = Some(wrong);
-    array.control.commit(&turn, set).expect("committed");
+    array.control.core.commit(&turn, set).expect("committed");
     drop(turn);
     round_at(&array, wrong.plus(DAY)).await;
     assert!(scrubs(&array).await.is_empty(), "by that clock a week has not passed");
@@ -160,7 +160,7 @@ async fn pool_gets_one_more_group_of_free_disks() {
     assert_eq!(control.pool_report(&name("tank")).await.expect("is there"), before);
     let pool = add(&["d2", "d3"]).await.expect("added");
     assert_eq!((pool.groups.len(), pool.size.bytes()), (2, 2 * before.size.bytes()));
-    assert!(control.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
+    assert!(control.core.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
 }
 
 #[tokio::test]
@@ -207,5 +207,5 @@ async fn group_gets_a_free_disk_as_one_more_member() {
     // Its data is spread over the new member first; whole slabs of 16 MiB count.
     let wanted = before.size.bytes() / 2 * 3 - (16 << 20);
     while control.pool_report(&name("tank")).await.expect("is there").size.bytes() < wanted {}
-    assert!(control.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
+    assert!(control.core.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
 }

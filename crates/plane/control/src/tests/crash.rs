@@ -14,7 +14,7 @@ use testbed::{Testbed, Watch};
 
 /// What an operator can see of the array, without what may differ from start to start.
 async fn seen(control: &Control) -> String {
-    let state = control.state();
+    let state = control.core.state();
     let pools = control.pools().await.expect("pools");
     let pools: Vec<_> = pools
         .iter()

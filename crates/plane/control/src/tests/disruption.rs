@@ -122,7 +122,7 @@ async fn portal_group_refuses_to_stop_serving_under_a_session() {
 async fn portal_refuses_another_group_that_its_sessions_see_less_in() {
     let array = visited().await;
     let control = &array.control;
-    let portal = control.portals()[0].address;
+    let portal = control.access.portals()[0].address;
     let second = crate::request::NewPortal {
         address: model::PortalAddress("127.0.0.1:3261".parse().expect("an address")),
         settings: [("group".to_owned(), "2".to_owned())].into(),

@@ -279,7 +279,7 @@ async fn volumes_are_spread_over_targets_all_or_none() {
             "iqn.2026-11.io.blockyard:node1.default-3"
         ]
     );
-    let before = control.state();
+    let before = control.core.state();
     let refused = [
         (spread(&["b", "a"], "db", 4), code::PRESENTED_ALREADY),
         (spread(&["b"], "db", 0), code::NUMBER_INVALID),
@@ -289,5 +289,5 @@ async fn volumes_are_spread_over_targets_all_or_none() {
     for (request, expected) in refused {
         assert_eq!(code_of(control.present_spread(request).await), Some(expected));
     }
-    assert_eq!(control.state(), before, "no target is left behind, either");
+    assert_eq!(control.core.state(), before, "no target is left behind, either");
 }

@@ -46,7 +46,7 @@ async fn number_of_a_volume_is_no_other_volumes_and_comes_back_to_it_also_after_
     assert_eq!(present(&array.control, "b", "web").await, 1, "LUN 0 was volume a");
     assert_eq!(present(&array.control, "a", "web").await, 0, "and is again");
     assert_eq!(
-        array.control.state().luns,
+        array.control.core.state().luns,
         crate::state::lun_memory::LunMemory::default(),
         "what is presented stands there"
     );
@@ -94,7 +94,7 @@ async fn numbers_are_forgotten_when_that_is_asked_for_and_with_the_host() {
     assert_eq!(present(control, "b", "web").await, 0);
     unpresent(control, "b", "web").await;
     control.remove_host(&name("web"), Removal::default()).await.expect("is removed");
-    assert_eq!(control.state().luns, crate::state::lun_memory::LunMemory::default());
+    assert_eq!(control.core.state().luns, crate::state::lun_memory::LunMemory::default());
     control.add_host(new_host("web", &[iqn("web").as_str()])).await.expect("is added again");
     assert_eq!(present(control, "a", "web").await, 0);
     assert_eq!(code_of(control.forget_luns(&name("nobody")).await), Some(code::HOST_UNKNOWN));

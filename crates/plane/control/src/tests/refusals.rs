@@ -33,7 +33,7 @@ fn name(text: &str) -> model::Name {
 async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     let array = Array::new().await;
     array.add_disks(&["d0"]).await;
-    let before = array.control.state();
+    let before = array.control.core.state();
     let control = &array.control;
     let folder = array.folder();
     let disk = |file: &str, name_: Option<&str>, create| NewDisk {
@@ -64,7 +64,7 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     refused(control.add_disk(relative).await, code::PATH_INVALID);
     refused(control.add_disk(disk("../d9.img", None, Some(Size::mib(1)))).await, code::PATH_INVALID);
 
-    assert_eq!(array.control.state(), before);
+    assert_eq!(array.control.core.state(), before);
     assert!(!folder.join("d1.img").exists(), "a file that was made for a refused disk is gone");
     assert!(folder.join("d0.img").exists(), "a file that was there before stays");
 }
@@ -81,7 +81,7 @@ async fn pool_that_cannot_be_made_changes_nothing() {
         .add_disk(NewDisk { path: used, name: None, create: None, force: true, ..NewDisk::default() })
         .await
         .expect("a disk");
-    let before = control.state();
+    let before = control.core.state();
     let create = |level, disks: &[&str]| control.create_pool(new_pool("tank", level, disks));
 
     let few = refused(create(Level::Raid6, &["d0", "d1", "d2"]).await, code::TOO_FEW_MEMBERS);
@@ -89,13 +89,13 @@ async fn pool_that_cannot_be_made_changes_nothing() {
     refused(create(Level::Raid1, &["d0", "d0"]).await, code::DISK_IN_USE);
     refused(create(Level::Raid1, &["d0", "d9"]).await, code::DISK_UNKNOWN);
     refused_by_the_pool(create(Level::Raid1, &["d0", "used"]).await, code::DISK_FOREIGN);
-    assert_eq!(control.state(), before, "what was refused left no record");
+    assert_eq!(control.core.state(), before, "what was refused left no record");
 
     create(Level::Raid1, &["d0", "d1"]).await.expect("a pool");
     refused(create(Level::Raid1, &["d2", "d3"]).await, code::NAME_TAKEN);
     let other = control.create_pool(new_pool("other", Level::Raid1, &["d1", "d2"])).await;
     refused(other, code::DISK_IN_USE);
-    assert!(control.state().pending.is_empty());
+    assert!(control.core.state().pending.is_empty());
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn disk_that_a_plan_names_twice_under_two_names_is_refused() {
         let twice = refused(create(&["d0", "d1"]).await, code::DISK_IN_USE);
         assert_eq!(twice.message, "the disks d0 and d1 are two names of one and the same", "a {kind} link");
     }
-    assert!(array.control.state().pools.is_empty() && array.control.state().pending.is_empty());
+    assert!(array.control.core.state().pools.is_empty() && array.control.core.state().pending.is_empty());
     create(&["d1", "d2"]).await.expect("one of the names will do");
 }
 
@@ -120,7 +120,7 @@ async fn pool_and_volume_in_use_are_not_destroyed() {
     let array = Array::new().await;
     array.furnish().await;
     let control = &array.control;
-    let before = control.state();
+    let before = control.core.state();
     let volume = "tank/vm1".parse().expect("a name");
 
     refused(control.destroy_pool(&name("tank")).await, code::POOL_IN_USE);
@@ -129,7 +129,7 @@ async fn pool_and_volume_in_use_are_not_destroyed() {
     refused(control.remove_disk(&name("d0")).await, code::DISK_IN_USE);
     refused(control.remove_target(&name("default"), Removal::default()).await, code::TARGET_IN_USE);
     refused(control.destroy_pool(&name("pond")).await, code::POOL_UNKNOWN);
-    assert_eq!(control.state(), before);
+    assert_eq!(control.core.state(), before);
 
     let unpresent = Unpresent { volume: volume.clone(), host: name("web"), target: None, force: false };
     control.unpresent(&unpresent).await.expect("no longer seen");
@@ -143,7 +143,7 @@ async fn volume_that_cannot_be_made_changes_nothing() {
     let array = Array::new().await;
     array.furnish().await;
     let control = &array.control;
-    let before = control.state();
+    let before = control.core.state();
     let create = |name: &str, size| control.create_volume(new_volume(name, size));
 
     refused(create("tank/vm1", Some(Size::mib(1))).await, code::NAME_TAKEN);
@@ -164,7 +164,7 @@ async fn volume_that_cannot_be_made_changes_nothing() {
     refused(shrunk, code::VOLUME_SHRINK);
     let absent = control.resize_volume(&"tank/vm9".parse().expect("a name"), Resize { size: Size::mib(4) }).await;
     refused(absent, code::VOLUME_UNKNOWN);
-    assert_eq!(control.state(), before);
+    assert_eq!(control.core.state(), before);
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn disk_is_failed_once_and_replaced_only_when_it_failed() {
     refused(control.fail_disk(&name("d2")).await, code::POOL_WOULD_FAIL);
     let pool = replace("d0", by("d4", false)).await.expect("replaced");
     assert!(pool.members().any(|member| member.disk == Some(name("d4"))));
-    assert!(control.state().disks[&name("d4")].id.is_some(), "the replacement is known by its identity");
+    assert!(control.core.state().disks[&name("d4")].id.is_some(), "the replacement is known by its identity");
 
     while control.pool_report(&name("tank")).await.expect("a pool").rebuild().is_some() {}
     let twice = replace("d2", Replace { confirmed: true, ..by("d5", true) }).await.expect("it was said twice");
@@ -211,7 +211,7 @@ async fn disk_takes_its_own_place_only_when_it_had_lost_it() {
     let pool = control.replace_disk(&name("d0"), again()).await.expect("it is tried again");
     let member = pool.members().find(|member| member.disk == Some(name("d0"))).expect("it is a member");
     assert_eq!(member.state, MemberState::Rebuilding);
-    assert_eq!(control.state().disks[&name("d0")].id, Some(member.id), "under its new identity");
+    assert_eq!(control.core.state().disks[&name("d0")].id, Some(member.id), "under its new identity");
     refused(control.replace_disk(&name("d0"), again()).await, code::DISK_IN_USE);
 }
 
@@ -220,7 +220,7 @@ async fn host_that_does_not_fit_is_refused() {
     let array = Array::new().await;
     let control = &array.control;
     control.add_host(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
-    let before = control.state();
+    let before = control.core.state();
     let secret = |text: &str| NewChap { secret: Some(SecretText::Text(text.to_owned())), ..NewChap::default() };
 
     refused(control.add_host(new_host("web", &["iqn.2001-04.com.example:x"])).await, code::NAME_TAKEN);
@@ -240,7 +240,7 @@ async fn host_that_does_not_fit_is_refused() {
     refused(control.add_host(NewHost { mutual_chap: mutual, ..db() }).await, code::CHAP_INVALID);
     let both = NewHost { any: true, ..db() };
     refused(control.add_host(both).await, code::HOST_EMPTY);
-    assert_eq!(control.state(), before);
+    assert_eq!(control.core.state(), before);
 
     control.add_host(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
     let second = NewHost { any: true, ..new_host("others", &[]) };
@@ -253,7 +253,7 @@ async fn presentation_that_does_not_fit_is_refused() {
     array.furnish().await;
     array.create_volume("tank/vm2", Size::mib(8)).await.expect("a volume");
     let control = &array.control;
-    let before = control.state();
+    let before = control.core.state();
     let at = |lun| NewPresentation { lun: Some(lun), ..new_presentation("tank/vm2", "web") };
 
     let taken = refused(control.present(at(0)).await, code::LUN_TAKEN);
@@ -268,7 +268,7 @@ async fn presentation_that_does_not_fit_is_refused() {
     let unseen =
         Unpresent { volume: "tank/vm2".parse().expect("a name"), host: name("web"), target: None, force: false };
     refused(control.unpresent(&unseen).await, code::PRESENTATION_UNKNOWN);
-    assert_eq!(control.state(), before);
+    assert_eq!(control.core.state(), before);
 }
 
 /// `100GB` is no whole number of 4 KiB, and stood in the help as what could be written.

@@ -22,11 +22,11 @@ async fn array_comes_back_as_it_was() {
     array.control.create_volume(ram).await.expect("a volume");
     // The report of a volume names its granule once the pool was opened.
     let array = array.restarted().await;
-    let (state, access) = (array.control.state(), array.access());
+    let (state, access) = (array.control.core.state(), array.access());
     let volumes = array.control.volumes().await.expect("volumes");
 
     let array = array.restarted().await;
-    assert_eq!(array.control.state(), state);
+    assert_eq!(array.control.core.state(), state);
     assert_eq!(array.access(), access);
     assert_eq!(array.control.volumes().await.expect("volumes"), volumes);
     let status = array.control.status().await.expect("a status");
@@ -53,7 +53,7 @@ async fn who_was_not_let_in_is_known_after_a_restart() {
     array.control.look_after(Vec::new()).await.expect("seen to");
     let array = array.restarted().await;
     assert_eq!(array.control.refused_logins().await.expect("told"), refused);
-    array.control.keep_document("refused-logins", "what another version kept".into()).expect("kept");
+    array.control.core.keep_document("refused-logins", "what another version kept".into()).expect("kept");
     let array = array.restarted().await;
     assert_eq!(array.control.refused_logins().await.expect("told"), [], "it starts all the same");
 }
@@ -82,7 +82,7 @@ async fn pool_is_found_under_other_names_in_any_order() {
     let array = array.restarted().await;
     let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
     assert_eq!(pool.state, PoolState::Healthy);
-    let state = array.control.state();
+    let state = array.control.core.state();
     for (disk, file) in [("d0", "d2.img"), ("d1", "d0.img"), ("d2", "d1.img"), ("d3", "else.raw")] {
         assert!(state.disks[&name(disk)].path.ends_with(file), "{disk} is remembered where it was found");
     }
@@ -180,11 +180,11 @@ async fn import_that_is_refused_leaves_the_choice_as_it_was() {
     let disks = ["d0.img", "d1.img", "d2.img"];
     disks.iter().for_each(|disk| fs::rename(array.folder().join(disk), away.join(disk)).expect("takes away"));
     let array = array.restarted().await;
-    let before = array.control.state();
+    let before = array.control.core.state();
     let read_only = ImportPool { read_only: true, ..ImportPool::default() };
     let refusal = array.control.import_pool(&name("tank"), read_only).await.expect_err("its disks are away");
     assert_eq!(refusal.code, code::POOL_INCOMPLETE);
-    assert_eq!(array.control.state(), before);
+    assert_eq!(array.control.core.state(), before);
 }
 
 #[tokio::test]
@@ -301,7 +301,7 @@ async fn file_volume_that_vanished_is_missing_and_the_rest_serves() {
     assert_eq!(fs::metadata(&path).expect("is there").len(), made.size.bytes());
     for more in ["tank/vm2", "tank/vm3"] {
         array.create_volume(more, Size::mib(4)).await.expect("a volume");
-        let open = array.control.engine.volume_names(Order::VolumeNames).await.expect("looked at");
+        let open = array.control.core.engine.volume_names(Order::VolumeNames).await.expect("looked at");
         assert_eq!(array.control.volumes_away(&open).await.expect("looked at"), [], "beside {more}");
     }
     fs::remove_file(&path).expect("removes");

@@ -136,7 +136,7 @@ async fn spare_that_a_crash_left_half_entered_is_a_member_and_no_spare() {
     array.control.fail_disk(&name("d0")).await.expect("failed");
     let (failed, replacement) = (name("d0"), name("f0"));
     let order = Order::ReplaceDisk { failed, member: None, replacement, force: false };
-    array.control.engine.pool(order).await.expect("the disks know it, and the store does not");
+    array.control.core.engine.pool(order).await.expect("the disks know it, and the store does not");
     let array = array.restarted().await;
     rounds(&array).await;
     let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
@@ -151,12 +151,12 @@ async fn pool_is_made_with_its_spares_or_not_at_all() {
         spares: spares.iter().map(|spare| name(spare)).collect(),
         ..new_pool("lake", Level::Raid1, &["f0", "f1"])
     };
-    let before = array.control.state();
+    let before = array.control.core.state();
     for (spares, code) in [(["f1"], code::DISK_IN_USE), (["d0"], code::DISK_IN_USE), (["nobody"], code::DISK_UNKNOWN)] {
         let refusal: Refusal = array.control.create_pool(with(&spares)).await.expect_err("is refused");
         assert_eq!(refusal.code, code, "{refusal}");
     }
-    assert_eq!(array.control.state(), before);
+    assert_eq!(array.control.core.state(), before);
     array.control.create_pool(with(&["f2"])).await.expect("a pool");
     let disk = array.control.disk_report(&name("f2")).await.expect("a disk");
     assert_eq!(disk.spare.and_then(|spare| spare.pool), Some(name("lake")));

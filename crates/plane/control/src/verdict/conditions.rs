@@ -88,7 +88,7 @@ pub(super) struct Snapshot {
 impl Control {
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Refusal> {
         let (disks, pools) = (self.disks().await?, self.pools().await?);
-        let open = self.engine.volume_names(Order::VolumeNames).await?;
+        let open = self.core.engine.volume_names(Order::VolumeNames).await?;
         let away = self.volumes_away(&open).await?;
         let is_open = |name: &VolumeName| open.binary_search(name).is_ok();
         let volumes = open.len() + away.iter().filter(|volume| !is_open(&volume.name)).count();
@@ -106,14 +106,14 @@ impl Control {
                 SubjectKind::Host | SubjectKind::Portal | SubjectKind::Node | SubjectKind::Receiver => true,
             }
         };
-        let standing = self.events.standing().into_iter().filter(is_there).collect();
+        let standing = self.core.events.standing().into_iter().filter(is_there).collect();
         Ok(Snapshot {
-            node: self.settings.node.clone(),
-            state: self.state(),
+            node: self.core.settings.node.clone(),
+            state: self.core.state(),
             portals: self.portal_reports().await?,
             isns: self.isns(),
             noticed: self.noticed.all(),
-            hold: self.hold(),
+            hold: self.core.hold(),
             disks,
             pools,
             away,

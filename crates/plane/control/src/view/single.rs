@@ -8,14 +8,14 @@ use model::{Name, PortalGroupReport, PortalGroupTag, Refusal};
 impl Control {
     /// One host. *Errors*: there is none of this name.
     pub fn host_report(&self, name: &Name) -> Result<HostReport, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let record = state.hosts.get(name).ok_or_else(|| unknown_host(name))?;
         Ok(HostReport::of(name, record, &state, state.seen_by(name).count()))
     }
 
     /// One group of hosts. *Errors*: there is none of this name.
     pub fn host_group_report(&self, name: &Name) -> Result<HostGroupReport, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         if !state.groups.contains_key(name) {
             return Err(unknown_group(name));
         }
@@ -25,7 +25,7 @@ impl Control {
 
     /// One target. *Errors*: there is none of this name.
     pub fn target_report(&self, name: &Name) -> Result<TargetReport, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let record = state.targets.get(name).ok_or_else(|| unknown_target(name))?;
         let presentations = state.presentations.iter().filter(|shown| shown.target == *name).count();
         Ok(TargetReport { name: name.clone(), iqn: record.iqn.clone(), presentations: count(presentations) })

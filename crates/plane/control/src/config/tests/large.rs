@@ -69,10 +69,10 @@ async fn volumes_that_grow_are_not_read_one_by_one_and_the_state_is_written_once
     let mut document = array.control.export(&()).await.expect("a document");
     let mut grown_to = async |size: u64, count: usize| {
         document.volume.values_mut().take(count).for_each(|entry| entry.size = Some(Size::mib(size)));
-        let before = (volumes_read.load(Ordering::Relaxed), array.control.store.version());
+        let before = (volumes_read.load(Ordering::Relaxed), array.control.core.store.version());
         let applied = array.control.apply(apply(&document), &()).await.expect("is applied");
         assert_eq!(applied.steps.len(), count);
-        (volumes_read.load(Ordering::Relaxed) - before.0, array.control.store.version() - before.1)
+        (volumes_read.load(Ordering::Relaxed) - before.0, array.control.core.store.version() - before.1)
     };
     let (of_one, of_fifty) = (grown_to(2, 1).await, grown_to(3, 50).await);
     assert_eq!(of_one, of_fifty, "volumes read, and versions of the state");
@@ -118,9 +118,9 @@ async fn settings_of_many_volumes_write_the_state_as_often_as_those_of_one() {
         let array = Array::new().await;
         array.furnish().await;
         let document = with_volumes(&array.control.export(&()).await.expect("a document"), count);
-        let before = array.control.store.version();
+        let before = array.control.core.store.version();
         array.control.apply(apply(&document), &()).await.expect("is applied");
-        written.push(array.control.store.version() - before);
+        written.push(array.control.core.store.version() - before);
         let array = array.restarted().await;
         let all = array.control.volumes().await.expect("volumes");
         let set = all.iter().filter(|one| one.policy.is_some_and(|policy| policy != VolumePolicy::default()));
@@ -137,8 +137,8 @@ async fn many_volumes_that_are_taken_back_write_the_state_as_often_as_one() {
         let array = Array::new().await;
         array.furnish().await;
         let document = array.control.export(&()).await.expect("a document");
-        let (names, state) = (array.control.volumes().await.expect("volumes").len(), array.control.state());
-        let before = array.control.store.version();
+        let (names, state) = (array.control.volumes().await.expect("volumes").len(), array.control.core.state());
+        let before = array.control.core.store.version();
         let request = ApplyConfig {
             initiators: vec!["iqn.2001-04.com.example:nobody".parse().expect("a name")],
             within: Some("1ms".parse().expect("a span")),
@@ -146,9 +146,9 @@ async fn many_volumes_that_are_taken_back_write_the_state_as_often_as_one() {
         };
         let refusal = array.control.apply(request, &()).await.expect_err("nobody comes back");
         assert_eq!((refusal.code, refusal.message.contains("could not take back")), (code::INITIATOR_LATE, false));
-        written.push(array.control.store.version() - before);
+        written.push(array.control.core.store.version() - before);
         assert_eq!(array.control.volumes().await.expect("volumes").len(), names, "all of them are gone");
-        assert_eq!(array.control.state().policies, state.policies, "and what was set for them");
+        assert_eq!(array.control.core.state().policies, state.policies, "and what was set for them");
     }
     assert_eq!(written[0], written[1], "versions of the state");
 }
@@ -164,7 +164,7 @@ async fn settings_that_are_refused_for_one_volume_hold_for_none() {
         let all = array.control.volumes().await.expect("volumes");
         all.into_iter().map(|one| (one.name, one.policy)).collect::<Vec<_>>()
     };
-    let (before, state) = (policies().await, array.control.state());
+    let (before, state) = (policies().await, array.control.core.state());
     let wanted = |n: u64| {
         let (key, value) = if n == 7 { ("write-policy", "back") } else { ("iops", "77") };
         (format!("tank/more{n}").parse::<VolumeName>().expect("a name"), [(key.to_owned(), value.to_owned())].into())
@@ -172,7 +172,7 @@ async fn settings_that_are_refused_for_one_volume_hold_for_none() {
     let refusal = array.control.set_volumes(&(0..8).map(wanted).collect::<Vec<_>>()).await.err().expect("no log");
     assert_eq!(refusal.code, code::POLICY_IMPOSSIBLE);
     assert_eq!(policies().await, before, "every one is as it was");
-    assert_eq!(array.control.state(), state);
+    assert_eq!(array.control.core.state(), state);
 }
 
 #[tokio::test]
@@ -183,11 +183,11 @@ async fn volumes_that_cannot_be_deleted_are_told_and_the_others_go() {
     array.control.apply(apply(&document), &()).await.expect("is applied");
     let names =
         ["tank/more0", "tank/vm1", "tank/none", "tank/more2"].map(|name| name.parse::<VolumeName>().expect("a name"));
-    let before = array.control.store.version();
+    let before = array.control.core.store.version();
     let left = array.control.delete_volumes(&names, false).await;
     let told: Vec<_> = left.iter().map(|(name, refusal)| (name.to_string(), refusal.code)).collect();
     assert_eq!(told, [("tank/vm1".to_owned(), code::VOLUME_IN_USE), ("tank/none".to_owned(), code::VOLUME_UNKNOWN)]);
-    assert_eq!(array.control.store.version() - before, 1, "what was set for both is forgotten together");
+    assert_eq!(array.control.core.store.version() - before, 1, "what was set for both is forgotten together");
     let more =
         array.control.volumes().await.expect("volumes").into_iter().filter(|one| one.name.to_string().contains("more"));
     assert_eq!(more.map(|one| one.name.to_string()).collect::<Vec<_>>(), ["tank/more1"]);
