@@ -67,7 +67,7 @@ impl MemoryBudget {
 pub fn notice(control: &Control, reduced: &[Reduced], (limited_by, limit): (&str, u64)) {
     if let Some(problem) = problem(reduced, limited_by, Size::new(limit)) {
         let node = Subject::new(SubjectKind::Node, &control.core.settings().node);
-        control.notice(event::MEMORY_REDUCED, node, problem);
+        control.notices.add(event::MEMORY_REDUCED, node, problem);
     }
 }
 

@@ -84,9 +84,9 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     budget::notice(&control, &reduced, found.smallest());
     let (stopping, stops) = tokio::sync::watch::channel(false);
     let feeding = tokio::spawn(pulse.feed(stops));
-    let watching = tokio::spawn(control.clone().watch_memory(found, memory.cache_bytes));
-    let looking_below = tokio::spawn(control.clone().watch_room());
-    let counting = tokio::spawn(control.clone().watch_descriptors());
+    let watching = tokio::spawn(control.memory.clone().watch(found, memory.cache_bytes));
+    let looking_below = tokio::spawn(control.room.clone().watch());
+    let counting = tokio::spawn(control.descriptors.clone().watch());
     systemd::ready();
     let stop = async move {
         asked.next().await;

@@ -90,8 +90,9 @@ impl Alerts {
     }
 
     async fn look(&self) -> Result<(), Refusal> {
-        let found = self.control.conditions().await?;
-        let events = self.control.events(Wanted { since: Some(Book::look_from(now())), ..Wanted::default() }).await;
+        let found = self.control.status.conditions().await?;
+        let events =
+            self.control.steward.events(Wanted { since: Some(Book::look_from(now())), ..Wanted::default() }).await;
         let state = self.control.core.state();
         let receivers = self.receivers();
         let is_there = |alert: &Alert| {
@@ -242,7 +243,7 @@ impl Alerts {
         }
         self.delivered.lock().unwrap_or_else(PoisonError::into_inner).retain(|(receiver, _), _| receiver != name);
         self.change(|book| book.forget_receiver(name));
-        self.control.unnotice(event::RECEIVER_AWAY, &Subject::new(SubjectKind::Receiver, name));
+        self.control.notices.remove(event::RECEIVER_AWAY, &Subject::new(SubjectKind::Receiver, name));
     }
 
     pub(crate) fn control(&self) -> &Control {
@@ -367,10 +368,10 @@ impl Alerts {
         match sent {
             Ok(_) => {
                 let sentence = format!("receiver {name} is told again");
-                self.control.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, &sentence);
+                self.control.notices.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, &sentence);
             }
             // The first failure after a start is news again: the status is to say so.
-            Err(why) => self.control.notice(event::RECEIVER_AWAY, subject, away(name, why)),
+            Err(why) => self.control.notices.add(event::RECEIVER_AWAY, subject, away(name, why)),
         }
     }
 

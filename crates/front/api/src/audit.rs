@@ -181,7 +181,7 @@ impl Audit {
         self.state().fails = refusal.is_some();
         let Some(refusal) = refusal else {
             let sentence = "the audit can be written again; changes are taken";
-            self.control.settle(event::AUDIT_UNWRITABLE, node, event::AUDIT_READABLE, sentence);
+            self.control.notices.settle(event::AUDIT_UNWRITABLE, node, event::AUDIT_READABLE, sentence);
             return;
         };
         let problem = Problem {
@@ -191,7 +191,7 @@ impl Audit {
             meaning: refusal.message,
             action: refusal.hint,
         };
-        self.control.notice(event::AUDIT_UNWRITABLE, node, problem);
+        self.control.notices.add(event::AUDIT_UNWRITABLE, node, problem);
     }
 
     fn raise(&self, code: EventCode, sentence: &str) {

@@ -93,10 +93,10 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Refusal> {
     let owner = listening.owner;
-    let tending = tokio::spawn(control.clone().tend());
-    let asking = tokio::spawn(control.clone().watch_health());
-    let registering = tokio::spawn(control.clone().keep_registered());
-    let listening_again = tokio::spawn(control.clone().keep_portals_open());
+    let tending = tokio::spawn(control.steward.clone().tend());
+    let asking = tokio::spawn(control.health.clone().watch());
+    let registering = tokio::spawn(control.isns.clone().keep_registered());
+    let listening_again = tokio::spawn(control.portals.clone().keep_open());
     let listener = listening.listener.take().expect("a listening socket is served once");
     let core = control.core.clone();
     let web = listening.web.take();

@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Access control, and the portals that it applies to.
-pub struct Access {
+pub(crate) struct Access {
     pub(crate) core: Arc<Core>,
     /// The portals that were asked for, also those that could not be opened.
     portals: Mutex<Vec<PortalReport>>,

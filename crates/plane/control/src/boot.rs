@@ -1,9 +1,14 @@
 //! From what is kept and what the disks say to an array that serves.
 //!
+//! [`Control::start`] is the order of the steps; each step is a function of the part whose noun it opens.
+//!
 //! Nothing here blocks the rest: a disk that is missing degrades its pool, a pool that is missing is
 //! reported, and everything else serves.
 
 use crate::access::Access;
+use crate::change::disks::Disks;
+use crate::change::pools::Pools;
+use crate::change::volumes::Volumes;
 use crate::core::Turn;
 use crate::state::{DEFAULT_TARGET, PoolRecord, State, TargetRecord, VolumeRecord};
 use crate::{Control, Engine, Settings, Store, machine_id, search};
@@ -35,13 +40,13 @@ impl Control {
         {
             let turn = control.core.turn().await;
             control.add_default_target(&turn)?;
-            control.open_disks(&turn).await?;
-            control.wipe_pending(&turn).await?;
-            control.open_pools(&turn).await?;
-            control.open_volumes().await;
+            control.disks.open_all(&turn).await?;
+            control.pools.wipe_pending(&turn).await?;
+            control.pools.open_all(&turn).await?;
+            control.volumes.open_all().await;
             control.access.drop_dangling(&turn).await?;
-            control.remember_refused().await?;
-            control.open_portals().await?;
+            control.refused_logins.remember().await?;
+            control.portals.open_all().await?;
         }
         let node = Subject::new(SubjectKind::Node, &control.core.settings.node);
         let sentence =
@@ -85,9 +90,11 @@ impl Control {
             state.targets.insert(name, TargetRecord { iqn });
         })
     }
+}
 
+impl Disks {
     /// Every disk that can be found is open, and remembered where it was found.
-    pub(crate) async fn open_disks(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    pub(crate) async fn open_all(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         let open: BTreeSet<DiskName> =
             self.core.engine.disks(Order::Disks).await?.into_iter().filter_map(|disk| disk.name).collect();
         let state = self.core.state();
@@ -167,7 +174,9 @@ impl Control {
         }
         Ok(())
     }
+}
 
+impl Pools {
     /// What is left of pools that were being made or destroyed is gone. A disk that cannot be reached
     /// keeps its pool pending, so that it is wiped when it comes back.
     async fn wipe_pending(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
@@ -217,10 +226,10 @@ impl Control {
     }
 
     /// Every pool that enough disks were found of is open.
-    async fn open_pools(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    async fn open_all(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         for (name, record) in &self.core.state().pools {
             if let Some(pool) = self.open_known(name, record).await {
-                self.settle_pool(turn, &pool).await?;
+                self.settle(turn, &pool).await?;
             }
         }
         Ok(())
@@ -238,14 +247,16 @@ impl Control {
     }
 
     /// What was set for a pool that was just opened, and for its volumes, holds.
-    pub(crate) async fn settle_pool(&self, turn: &Turn<'_>, pool: &PoolReport) -> Result<(), Refusal> {
+    pub(crate) async fn settle(&self, turn: &Turn<'_>, pool: &PoolReport) -> Result<(), Refusal> {
         self.core.commit(turn, |state| state.learn(pool))?;
         self.apply_policy(&pool.name).await?;
-        self.apply_volume_policies(turn, &pool.name).await
+        self.volumes.apply_policies(turn, &pool.name).await
     }
+}
 
+impl Volumes {
     /// Every volume without a pool is there again; RAM disks are empty.
-    async fn open_volumes(&self) {
+    async fn open_all(&self) {
         for (name, record) in &self.core.state().volumes {
             if let Err(refusal) = self.core.engine.volume(Order::CreateVolume(record.spec(name))).await {
                 tracing::error!(volume = %name, "{refusal}");

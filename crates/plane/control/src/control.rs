@@ -1,62 +1,116 @@
-//! The one place that changes the desired state.
+//! The control plane: its parts, and what each of them can reach.
+//!
+//! A part is one noun of the array or one watcher. It owns its state, and its fields name the parts that it calls. [`Control::new`] makes them from the
+//! lowest up, so no two can call each other; none knows [`Control`]. Front ends call `control.pools.create(…)`.
 
 use crate::access::Access;
+use crate::change::auth::Authentication;
+use crate::change::copies::Copies;
+use crate::change::disks::Disks;
+use crate::change::host_groups::HostGroups;
+use crate::change::hosts::Hosts;
+use crate::change::pools::Pools;
+use crate::change::portal_groups::PortalGroups;
+use crate::change::portals::Portals;
+use crate::change::presentations::Presentations;
+use crate::change::remote::RemoteDisks;
+use crate::change::scrubs::Scrubs;
+use crate::change::snapshots::Snapshots;
+use crate::change::spares::Spares;
+use crate::change::targets::Targets;
+use crate::change::volumes::Volumes;
+use crate::config::Configuration;
 use crate::core::Core;
+use crate::descriptors::Descriptors;
+use crate::devices::Devices;
+use crate::health::Health;
+use crate::isns::IsnsRegistration;
 use crate::live::Live;
-use crate::machine::Machine;
-use crate::parts::Health;
-use crate::parts::Noticed;
-use crate::parts::Registration;
-use crate::parts::Vigil;
-use crate::parts::Written;
+use crate::memory::Memory;
+use crate::notices::Notices;
+use crate::operations::Operations;
 use crate::privileged::Confinement;
+use crate::refused::RefusedLogins;
+use crate::room::Room;
+use crate::sessions::Sessions;
+use crate::steward::Steward;
+use crate::trace::Traces;
+use crate::verdict::Status;
 use crate::{Engine, Settings, Store};
-use model::{DiskName, Name, Order, PoolState, Refusal};
-use std::collections::{BTreeMap, BTreeSet};
+use model::{Order, Refusal};
 use std::sync::Arc;
-use tokio::time::Instant;
 
-/// The control plane: the state, the data plane that makes it so, and one change at a time.
+/// The control plane of an array.
 pub struct Control {
     /// The state, the data plane, and one change at a time.
     pub core: Arc<Core>,
     /// Access control, and the portals that it applies to.
     pub(crate) access: Arc<Access>,
-    /// One document is applied at a time.
-    pub(crate) applying: tokio::sync::Mutex<()>,
-    /// How we are registered with an iSNS server.
-    pub(crate) isns: Registration,
-    /// Where the kernel tells which block devices there are.
-    pub(crate) machine: Machine,
-    /// What disks say of their health.
-    pub(crate) health: Health,
-    /// How much memory there is, and what is used.
-    pub(crate) memory: crate::parts::Memory,
-    /// What parts of the daemon beside the data plane find wrong.
-    pub(crate) noticed: Noticed,
-    /// Who watches what happens just now.
-    pub(crate) live: Live,
-    /// What was written down of who was not let in.
-    pub(crate) refused: tokio::sync::Mutex<Written>,
-    /// How everything was when it was last looked at.
-    pub(crate) seen: tokio::sync::Mutex<Seen>,
+    /// Problems that parts of the daemon beside the data plane have found.
+    pub notices: Arc<Notices>,
+    /// SMART health of the disks.
+    pub health: Arc<Health>,
+    /// Memory of the daemon: its limit and its use.
+    pub memory: Arc<Memory>,
+    /// Free space of the file systems below disks and volumes that are files.
+    pub room: Arc<Room>,
+    /// Use of the open-file limit.
+    pub descriptors: Arc<Descriptors>,
+    /// Rates of the last second, for everybody who watches.
+    pub live: Arc<Live>,
+    /// Denied logins.
+    pub refused_logins: Arc<RefusedLogins>,
+    /// Sessions of hosts, and their commands.
+    pub sessions: Arc<Sessions>,
+    /// Traces of the commands of a volume.
+    pub traces: Arc<Traces>,
+    /// Block devices of the machine that are not disks of the array.
+    pub devices: Arc<Devices>,
+    /// The disks of the array.
+    pub disks: Arc<Disks>,
+    /// Volumes, with or without a pool.
+    pub volumes: Arc<Volumes>,
+    /// Pools, their groups and members.
+    pub pools: Arc<Pools>,
+    /// Snapshots of volumes, and clones of them.
+    pub snapshots: Arc<Snapshots>,
+    /// Copies of volumes in the background.
+    pub copies: Arc<Copies>,
+    /// Hot spares.
+    pub spares: Arc<Spares>,
+    /// Scrubs of pools, begun by operators or by the clock.
+    pub scrubs: Arc<Scrubs>,
+    /// Portals that hosts log in through.
+    pub portals: Arc<Portals>,
+    /// Portal groups, and how volumes are served through each.
+    pub portal_groups: Arc<PortalGroups>,
+    /// Hosts.
+    pub hosts: Arc<Hosts>,
+    /// Groups of hosts that see the same volumes.
+    pub host_groups: Arc<HostGroups>,
+    /// iSCSI targets.
+    pub targets: Arc<Targets>,
+    /// Presentations: which volumes are mapped to which hosts, and the LUNs.
+    pub presentations: Arc<Presentations>,
+    /// Authentication of all hosts and of discovery.
+    pub auth: Arc<Authentication>,
+    /// The registration with an iSNS server.
+    pub isns: Arc<IsnsRegistration>,
+    /// The status of the array: problems, conditions, findings.
+    pub status: Arc<Status>,
+    /// Work that is done without an order, in rounds.
+    pub steward: Arc<Steward>,
+    /// Long-running operations: rebuilds, scrubs, copies.
+    pub operations: Arc<Operations>,
+    /// The configuration as a document: planned, applied, exported, restored.
+    pub config: Arc<Configuration>,
 }
 
-/// What the steward has seen in its last round.
-#[derive(Default)]
-pub(crate) struct Seen {
-    pub(crate) pools: BTreeMap<Name, PoolState>,
-    pub(crate) vigil: Vigil,
-    /// The version of the state that the disks of pools have a copy of.
-    pub(crate) copied: u64,
-    /// True where the state folder was not the one that was opened.
-    pub(crate) replaced: bool,
-    /// Disks that did not answer.
-    pub(crate) stalled: BTreeSet<DiskName>,
-    /// When all of the array was looked at last.
-    pub(crate) looked: Option<Instant>,
-    /// Remote disks that were lost, and when it was tried last to bring them back.
-    pub(crate) returning: BTreeMap<DiskName, Instant>,
+/// A part over the parts that it calls, with its own state empty.
+macro_rules! part {
+    ($part:ident over $($below:ident),* $(; owns $own:ident)?) => {
+        Arc::new($part { $($below: Arc::clone(&$below),)* $($own: Default::default(),)? })
+    };
 }
 
 /// The control plane of a daemon that is confined so.
@@ -67,18 +121,68 @@ pub fn confined(control: Control, confinement: Confinement) -> Control {
 }
 
 impl Control {
+    /// The parts, over what is kept and the data plane; nothing is open yet.
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
         let core = Arc::new(Core::new(settings, store, engine)?);
         let access = Arc::new(Access::new(core.clone()));
-        let (applying, isns, machine, health, memory, noticed, live, refused, seen) = Default::default();
-        Ok(Self { core, access, applying, isns, machine, health, memory, noticed, live, refused, seen })
+        let notices = Arc::new(Notices::new(core.clone()));
+        let health = Arc::new(Health::new(core.clone()));
+        let memory = Arc::new(Memory::new(core.clone(), notices.clone()));
+        let refused_logins = Arc::new(RefusedLogins::new(core.clone()));
+        let sessions = part!(Sessions over core);
+        let devices = Arc::new(Devices::new(core.clone()));
+        let disks = part!(Disks over core, health, devices);
+        let volumes = part!(Volumes over core, access, memory);
+        let pools = part!(Pools over core, access, disks, volumes);
+        let snapshots = part!(Snapshots over core, access, volumes);
+        let copies = part!(Copies over core, pools, volumes, snapshots);
+        let spares = part!(Spares over core, disks, pools);
+        let scrubs = part!(Scrubs over core, pools);
+        let remote_disks = part!(RemoteDisks over core, disks, pools);
+        let portals = part!(Portals over core, access, sessions);
+        let presentations = part!(Presentations over core, access, volumes, portals, sessions, refused_logins);
+        let isns = Arc::new(IsnsRegistration::new(core.clone(), notices.clone(), portals.clone()));
+        let steward = part!(Steward over core, disks, pools, spares, scrubs, remote_disks, refused_logins; owns seen);
+        Ok(Self {
+            room: part!(Room over core, notices),
+            descriptors: part!(Descriptors over core, notices),
+            live: Arc::new(Live::new(core.clone())),
+            traces: part!(Traces over core),
+            portal_groups: part!(PortalGroups over core, access, portals),
+            hosts: part!(Hosts over core, access),
+            host_groups: part!(HostGroups over core, access),
+            targets: part!(Targets over core, access),
+            auth: part!(Authentication over core, access),
+            status: part!(Status over core, access, notices, disks, pools, volumes, portals, sessions, refused_logins, memory, isns),
+            operations: part!(Operations over pools, scrubs, volumes, snapshots, copies, steward),
+            config: part!(Configuration over core, access, disks, spares, pools, volumes, portals, presentations, sessions, isns; owns applying),
+            core,
+            access,
+            notices,
+            health,
+            memory,
+            refused_logins,
+            sessions,
+            devices,
+            disks,
+            volumes,
+            pools,
+            snapshots,
+            copies,
+            spares,
+            scrubs,
+            portals,
+            presentations,
+            isns,
+            steward,
+        })
     }
 
     /// Every change under way has ended, the data plane has stopped cleanly, and no change follows.
     ///
     /// *Errors*: what the data plane could not do; it has stopped as far as it could.
     pub async fn stop(&self) -> Result<(), Refusal> {
-        if let Err(refusal) = self.note_refused_at_last().await {
+        if let Err(refusal) = self.refused_logins.note_at_last().await {
             tracing::warn!(%refusal, "who was not let in lately could not be written down");
         }
         let turn = self.core.turn().await;

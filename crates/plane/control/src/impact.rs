@@ -1,6 +1,6 @@
 //! What a change takes away from those who are logged in: one place that works it out for every change of access.
 //!
-//! [`Access::commit`](crate::Control) asks here before it commits, so that no command can pass by: who sees what follows from
+//! [`Access::commit`](crate::access::Access::commit) asks here before it commits, so that no command can pass by: who sees what follows from
 //! the state alone, and the difference of two states is what sessions lose. A session that sees nothing has nothing to lose.
 
 use crate::access::Access;

@@ -4,7 +4,7 @@
 //! the second in which the daemon was started, so a portal that does not listen is tried again every second, as one whose link is
 //! down comes back by itself.
 
-use crate::Control;
+use crate::change::portals::Portals;
 use model::{Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, code, event};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use tokio::time::sleep;
 /// How often a portal that cannot be opened is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-impl Control {
+impl Portals {
     /// Hosts are admitted as the state says, through every portal that can be opened.
-    pub(crate) async fn open_portals(&self) -> Result<(), Refusal> {
+    pub(crate) async fn open_all(&self) -> Result<(), Refusal> {
         self.access.apply().await?;
         let state = self.core.state();
         let added = state.portals.iter().filter(|(_, record)| record.added).map(|(address, _)| address);
@@ -40,10 +40,10 @@ impl Control {
     }
 
     /// Tries portals that do not listen again every second, until the data plane is gone.
-    pub async fn keep_portals_open(self: std::sync::Arc<Self>) {
+    pub async fn keep_open(self: std::sync::Arc<Self>) {
         loop {
             sleep(AGAIN).await;
-            match self.open_failed_portals().await {
+            match self.open_failed().await {
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => tracing::warn!(%refusal, "portals that do not listen could not be tried again"),
                 Ok(()) => {}
@@ -52,7 +52,7 @@ impl Control {
     }
 
     /// Every portal that does not listen has been tried once more.
-    pub(crate) async fn open_failed_portals(&self) -> Result<(), Refusal> {
+    pub(crate) async fn open_failed(&self) -> Result<(), Refusal> {
         if !self.access.portals().iter().any(has_failed) {
             return Ok(());
         }

@@ -3,9 +3,10 @@
 
 mod pcapng;
 
+use crate::Engine;
 use crate::request::Record;
+use crate::sessions::Sessions;
 use crate::system::stopped;
-use crate::{Control, Engine};
 use model::{Order, Recordable, Recordings, Refusal};
 use pcapng::Pcapng;
 pub use pcapng::Summary;
@@ -27,7 +28,7 @@ pub struct Recording {
     is_over: bool,
 }
 
-impl Control {
+impl Sessions {
     /// Connections are recorded from now on.
     ///
     /// *Errors*: nothing is named that could be, there is no such session, or too many recordings run.

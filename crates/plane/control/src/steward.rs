@@ -1,8 +1,15 @@
 //! What is done without being asked: events are written down, and lost members are seen to.
 
+use crate::Wanted;
+use crate::change::disks::Disks;
+use crate::change::pools::Pools;
+use crate::change::remote::RemoteDisks;
+use crate::change::scrubs::Scrubs;
+use crate::change::spares::{Spares, Vigil};
+use crate::core::Core;
+use crate::refused::RefusedLogins;
 use crate::system::now;
 use crate::verdict::of_stalled;
-use crate::{Control, Wanted};
 use model::{
     DiskName, Event, Name, Order, PoolReport, PoolState, Problem, Raised, Refusal, Report, Subject, SubjectKind,
     Timestamp, code, event,
@@ -22,7 +29,36 @@ const BURST_PAUSE: Duration = Duration::from_millis(100);
 /// What the system's clock may be off from one that nobody sets, between two looks, before it counts as set.
 const STEP_SECONDS: u64 = 30;
 
-impl Control {
+/// What the steward has seen in its last round.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pools: BTreeMap<Name, PoolState>,
+    vigil: Vigil,
+    /// The version of the state that the disks of pools have a copy of.
+    copied: u64,
+    /// True where the state folder was not the one that was opened.
+    replaced: bool,
+    /// Disks that did not answer.
+    stalled: BTreeSet<DiskName>,
+    /// When all of the array was looked at last.
+    pub(crate) looked: Option<Instant>,
+    /// Remote disks that were lost, and when it was tried last to bring them back.
+    returning: BTreeMap<DiskName, Instant>,
+}
+
+/// Work that is done without an order, in rounds.
+pub struct Steward {
+    pub(crate) core: Arc<Core>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) spares: Arc<Spares>,
+    pub(crate) scrubs: Arc<Scrubs>,
+    pub(crate) remote_disks: Arc<RemoteDisks>,
+    pub(crate) refused_logins: Arc<RefusedLogins>,
+    pub(crate) seen: tokio::sync::Mutex<Seen>,
+}
+
+impl Steward {
     /// Sees to the array until the data plane is gone.
     pub async fn tend(self: Arc<Self>) {
         let mut heard: Result<_, Refusal> = Ok(Vec::new());
@@ -89,19 +125,19 @@ impl Control {
         }
         seen.looked = Some(Instant::now());
         self.note_replaced(&mut seen.replaced);
-        let pools = self.pools().await?;
+        let pools = self.pools.list().await?;
         self.note_pool_states(&pools, &mut seen.pools);
         self.note_stalled(&pools, &mut seen.stalled).await?;
         if self.core.store.serves_older() {
             // An older version may call a disk a spare that holds data since.
-            return self.note_refused().await;
+            return self.refused_logins.note().await;
         }
         self.keep_copies(&mut seen.copied).await;
-        crate::change::remote::return_lost(self, &mut seen.returning).await?;
-        self.place_spares(&mut seen.vigil).await?;
-        self.note_pool_states(&self.pools().await?, &mut seen.pools);
-        let scrubs = self.see_to_scrubs(now()).await;
-        scrubs.and(self.note_refused().await)
+        self.remote_disks.return_lost(&mut seen.returning).await?;
+        self.spares.place(&mut seen.vigil).await?;
+        self.note_pool_states(&self.pools.list().await?, &mut seen.pools);
+        let scrubs = self.scrubs.run_due(now()).await;
+        scrubs.and(self.refused_logins.note().await)
     }
 
     /// What has happened, oldest first, and what was made of it.
@@ -134,7 +170,7 @@ impl Control {
 
     /// A disk that does not answer, and one that does so again, is an event.
     async fn note_stalled(&self, pools: &[PoolReport], seen: &mut BTreeSet<DiskName>) -> Result<(), Refusal> {
-        let disks = self.disks().await?;
+        let disks = self.disks.list().await?;
         let stalled = disks.iter().filter_map(|disk| Some((disk.name.clone()?, of_stalled(disk, pools)?)));
         let stalled: BTreeMap<DiskName, Problem> = stalled.collect();
         for (name, problem) in stalled.iter().filter(|(name, _)| !seen.contains(*name)) {

@@ -7,15 +7,41 @@ mod problems;
 pub use conditions::{Condition, Conditions};
 pub(crate) use problems::{of_stalled, spare_failures};
 
-use crate::Control;
+use crate::access::Access;
+use crate::change::disks::Disks;
+use crate::change::pools::Pools;
+use crate::change::portals::Portals;
+use crate::change::volumes::Volumes;
+use crate::core::Core;
+use crate::isns::IsnsRegistration;
+use crate::memory::Memory;
+use crate::notices::Notices;
+use crate::refused::RefusedLogins;
+use crate::sessions::Sessions;
 use model::{EngineReport, Order, PoolReport, Problem, Refusal, Severity, Size, StatusReport};
 use problems::of_drained;
+use std::sync::Arc;
 
-impl Control {
+/// The status of the array: problems, conditions, findings.
+pub struct Status {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) notices: Arc<Notices>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) volumes: Arc<Volumes>,
+    pub(crate) portals: Arc<Portals>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) refused_logins: Arc<RefusedLogins>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) isns: Arc<IsnsRegistration>,
+}
+
+impl Status {
     /// How the whole array is.
     ///
     /// *Errors*: the data plane is gone.
-    pub async fn status(&self) -> Result<StatusReport, Refusal> {
+    pub async fn report(&self) -> Result<StatusReport, Refusal> {
         let engine = self.core.engine.status(Order::Status).await?;
         let snapshot = self.snapshot().await?;
         let problems: Vec<Problem> = snapshot.conditions().into_iter().map(|condition| condition.problem).collect();
@@ -36,7 +62,7 @@ impl Control {
             volumes: count(snapshot.volumes),
             hosts: count(self.core.state().hosts.len()),
             engine: EngineReport { ..engine },
-            memory: self.memory(),
+            memory: self.memory.report(),
             confinement: self.core.measures(),
             problems,
             notices,

@@ -191,7 +191,12 @@ impl Forward {
         let subject = Subject::new(SubjectKind::Receiver, &AUDIT_RECEIVER);
         let Some(why) = why else {
             self.fare().last = Some(now());
-            self.control.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, "the audit is forwarded again");
+            self.control.notices.settle(
+                event::RECEIVER_AWAY,
+                subject,
+                event::RECEIVER_BACK,
+                "the audit is forwarded again",
+            );
             return;
         };
         let problem = Problem {
@@ -201,7 +206,7 @@ impl Forward {
             meaning: format!("{why}; it is tried again"),
             action: "see blockyard audit forward".to_owned(),
         };
-        self.control.notice(event::RECEIVER_AWAY, subject, problem);
+        self.control.notices.add(event::RECEIVER_AWAY, subject, problem);
     }
 
     fn keep(&self, next: Kept) -> Result<(), Refusal> {

@@ -13,12 +13,14 @@ type C = Arc<Control>;
 
 pub fn rows() -> Vec<Row> {
     vec![
-        get("/status", "status", "How everything is, and the one thing to do", |c: C| async move { c.status().await }),
+        get("/status", "status", "How everything is, and the one thing to do", |c: C| async move {
+            c.status.report().await
+        }),
         get(
             "/findings",
             "findings",
             "What will hurt in the array and its settings, and what to do, the worst first",
-            |c: C| async move { c.findings().await },
+            |c: C| async move { c.status.findings().await },
         ),
         get(
             "/state",
@@ -36,7 +38,7 @@ pub fn rows() -> Vec<Row> {
         .while_held(),
         list("/events", "events", "What has happened, oldest first", |c: C, Asked(asked): Asked<Events>| async move {
             let Events { after, since, severity, last } = asked;
-            Ok(c.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
+            Ok(c.steward.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
         }),
         get(
             "/log",

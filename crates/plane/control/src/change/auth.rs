@@ -1,12 +1,13 @@
 //! What logins have to prove: of one host, and of discovery.
 
-use crate::Control;
-use crate::access::Consent;
+use crate::access::{Access, Consent};
+use crate::core::Core;
 use crate::request::{NewChap, SetAuth, SetDiscovery};
 use crate::state::{ChapRecord, ProofRecord, State};
 use crate::view::AuthReport;
 use model::{Refusal, code};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What is to be different about a proof.
 #[derive(Default)]
@@ -19,17 +20,23 @@ pub(crate) struct ProofChange {
     pub no_mutual_chap: bool,
 }
 
-impl Control {
+/// Authentication of all hosts and of discovery.
+pub struct Authentication {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+}
+
+impl Authentication {
     /// What holds for the logins of all hosts.
     #[must_use]
-    pub fn auth(&self) -> AuthReport {
+    pub fn report(&self) -> AuthReport {
         AuthReport::of(&self.core.state().auth)
     }
 
     /// From the next login on this holds; sessions that are there stay.
     ///
     /// *Errors*: the CHAP settings do not fit together.
-    pub async fn set_auth(&self, request: SetAuth) -> Result<AuthReport, Refusal> {
+    pub async fn set(&self, request: SetAuth) -> Result<AuthReport, Refusal> {
         let turn = self.core.turn().await;
         let mut next = State::clone(&self.core.state());
         let auth = &mut next.auth;

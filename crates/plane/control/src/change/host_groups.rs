@@ -1,20 +1,27 @@
 //! Groups of hosts that see the same volumes: made, joined, left, gone.
 
-use crate::Control;
-use crate::access::Consent;
+use crate::access::{Access, Consent};
 use crate::change::hosts::unknown_host;
+use crate::core::Core;
 use crate::request::{GroupChange, NewHostGroup, Removal};
 use crate::state::State;
 pub(crate) use crate::unknown::unknown_group;
 use crate::view::{FormerLun, HostGroupReport};
 use model::{Name, Refusal, code};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-impl Control {
+/// Groups of hosts that see the same volumes.
+pub struct HostGroups {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+}
+
+impl HostGroups {
     /// There is a group of these hosts; it sees nothing yet.
     ///
     /// *Errors*: its name is taken, or a host is not known.
-    pub async fn add_group_of_hosts(&self, request: NewHostGroup) -> Result<HostGroupReport, Refusal> {
+    pub async fn add(&self, request: NewHostGroup) -> Result<HostGroupReport, Refusal> {
         let turn = self.core.turn().await;
         let (name, state) = (request.name, self.core.state());
         if state.is_taken(&name) {
@@ -43,7 +50,7 @@ impl Control {
     ///
     /// *Errors*: the group or a host is not known, a host that comes sees, or saw, another volume under a number of the
     /// group's; or sessions of a host that leaves would lose something, and it was not forced.
-    pub async fn change_group_of_hosts(&self, name: &Name, change: GroupChange) -> Result<HostGroupReport, Refusal> {
+    pub async fn change(&self, name: &Name, change: GroupChange) -> Result<HostGroupReport, Refusal> {
         let turn = self.core.turn().await;
         let state = self.core.state();
         let mut hosts = state.groups.get(name).cloned().ok_or_else(|| unknown_group(name))?;
@@ -67,13 +74,13 @@ impl Control {
                 state.groups.insert(name.clone(), hosts);
             })
             .await?;
-        self.host_group_report(name)
+        self.report(name)
     }
 
     /// The group is no more; its hosts stay.
     ///
     /// *Errors*: there is none of this name; or volumes are presented to it, and it was not forced.
-    pub async fn remove_group_of_hosts(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
+    pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         let state = self.core.state();
         if !state.groups.contains_key(name) {
@@ -94,12 +101,22 @@ impl Control {
 
     /// All groups of hosts.
     #[must_use]
-    pub fn groups_of_hosts(&self) -> Vec<HostGroupReport> {
+    pub fn list(&self) -> Vec<HostGroupReport> {
         let state = self.core.state();
         let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
         state.presentations.iter().for_each(|record| *counts.entry(&record.host).or_default() += 1);
         let shown = |name| counts.get(name).copied().unwrap_or_default();
         state.groups.keys().map(|name| HostGroupReport::of(name, &state, shown(name))).collect()
+    }
+
+    /// One group of hosts. *Errors*: there is none of this name.
+    pub fn report(&self, name: &Name) -> Result<HostGroupReport, Refusal> {
+        let state = self.core.state();
+        if !state.groups.contains_key(name) {
+            return Err(unknown_group(name));
+        }
+        let presentations = state.presentations.iter().filter(|record| record.host == *name).count();
+        Ok(HostGroupReport::of(name, &state, presentations))
     }
 }
 

@@ -1,21 +1,28 @@
-//! Hosts and targets: known, forgotten.
+//! Hosts: added, changed, removed.
 
-use crate::Control;
-use crate::access::Consent;
+use crate::access::{Access, Consent};
 use crate::change::auth::{ProofChange, admit_proofs};
-use crate::request::{HostChange, NewHost, NewTarget, Removal};
-use crate::state::{HostRecord, ProofRecord, State, TargetRecord};
+use crate::core::Core;
+use crate::request::{HostChange, NewHost, Removal};
+use crate::state::{HostRecord, ProofRecord, State};
 pub(crate) use crate::unknown::{unknown_host, unknown_target};
-use crate::view::{HostReport, TargetReport};
+use crate::view::HostReport;
 use model::{Iqn, Name, Network, Refusal, code};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-impl Control {
+/// Hosts.
+pub struct Hosts {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+}
+
+impl Hosts {
     /// The host is known and may log in; it sees nothing yet.
     ///
     /// *Errors*: its name or one of its initiators is taken, it has no initiator, its CHAP settings do not fit together; or sessions of
     /// its initiators, which a host that takes any has let in, would lose something, and it was not forced.
-    pub async fn add_host(&self, request: NewHost) -> Result<HostReport, Refusal> {
+    pub async fn add(&self, request: NewHost) -> Result<HostReport, Refusal> {
         let turn = self.core.turn().await;
         let name = request.name.clone();
         let state = self.core.state();
@@ -41,7 +48,7 @@ impl Control {
                 state.hosts.insert(name, record);
             })
             .await?;
-        self.host_report(&given)
+        self.report(&given)
     }
 
     /// The host is as `change` says from now on. Sessions of initiators that it no longer has end; others stay, whatever
@@ -49,7 +56,7 @@ impl Control {
     ///
     /// *Errors*: there is none of this name, it would be none that could be added so; or sessions would end that see something, and it was
     /// not forced.
-    pub async fn change_host(&self, name: &Name, change: HostChange) -> Result<HostReport, Refusal> {
+    pub async fn change(&self, name: &Name, change: HostChange) -> Result<HostReport, Refusal> {
         let turn = self.core.turn().await;
         let state = self.core.state();
         let mut record = state.hosts.get(name).cloned().ok_or_else(|| unknown_host(name))?;
@@ -70,13 +77,13 @@ impl Control {
                 state.hosts.insert(name.clone(), record);
             })
             .await?;
-        self.host_report(name)
+        self.report(name)
     }
 
     /// The host is no longer known, its sessions have ended, and the LUN numbers that it had are forgotten.
     ///
     /// *Errors*: there is none of this name; or it sees volumes or is one of a group, and it was not forced.
-    pub async fn remove_host(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
+    pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         let state = self.core.state();
         if !state.hosts.contains_key(name) {
@@ -93,55 +100,20 @@ impl Control {
         self.access.commit(&turn, Consent::forced(request.force), removal).await
     }
 
-    /// The target is served.
-    ///
-    /// *Errors*: its name or its iSCSI name is taken.
-    pub async fn add_target(&self, request: NewTarget) -> Result<TargetReport, Refusal> {
-        let turn = self.core.turn().await;
+    /// All hosts.
+    #[must_use]
+    pub fn list(&self) -> Vec<HostReport> {
         let state = self.core.state();
-        let iqn: Iqn = match request.iqn {
-            Some(iqn) => iqn,
-            None => state.target_iqn(&self.core.settings, Some(&request.name))?,
-        };
-        let taken = |message: String| Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
-        if state.targets.contains_key(&request.name) {
-            return taken(format!("there is a target {} already", request.name));
-        }
-        if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
-            return taken(format!("target {other} has the iSCSI name {iqn}"));
-        }
-        let report = TargetReport { name: request.name.clone(), iqn: iqn.clone(), presentations: 0 };
-        self.access
-            .commit(&turn, Consent::forced(false), |state| {
-                state.targets.insert(request.name, TargetRecord { iqn });
-            })
-            .await?;
-        Ok(report)
+        let counts = state.seen_counts();
+        let sees = |name: &Name| counts.get(name).copied().unwrap_or_default();
+        state.hosts.iter().map(|(name, record)| HostReport::of(name, record, &state, sees(name))).collect()
     }
 
-    /// The target is served no more.
-    ///
-    /// *Errors*: there is none of this name, it is the last one; or volumes are presented through it, and it was not forced.
-    pub async fn remove_target(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.core.turn().await;
+    /// One host. *Errors*: there is none of this name.
+    pub fn report(&self, name: &Name) -> Result<HostReport, Refusal> {
         let state = self.core.state();
-        if !state.targets.contains_key(name) {
-            return Err(unknown_target(name));
-        }
-        if state.targets.len() == 1 {
-            let message = format!("target {name} cannot be removed because it is the only one");
-            return Err(Refusal::new(code::TARGET_IN_USE, message, "add another target first"));
-        }
-        let removal = |state: &mut State| {
-            state.presentations.retain(|record| record.target != *name);
-            state.targets.remove(name);
-        };
-        if !request.force && state.presentations.iter().any(|presentation| presentation.target == *name) {
-            let message = format!("target {name} cannot be removed because volumes are presented through it");
-            let refusal = Refusal::new(code::TARGET_IN_USE, message, "end the presentations first");
-            return Err(self.access.in_use(refusal, removal).await);
-        }
-        self.access.commit(&turn, Consent::forced(request.force), removal).await
+        let record = state.hosts.get(name).ok_or_else(|| unknown_host(name))?;
+        Ok(HostReport::of(name, record, &state, state.seen_by(name).count()))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The log devices of pools: added, and taken away.
 
-use crate::Control;
+use crate::change::pools::Pools;
 use crate::request::{AddLog, NewGroup, RemoveLog};
 use model::{DiskName, Level, LogState, Name, Order, PoolReport, Refusal, code};
 
-impl Control {
+impl Pools {
     /// The pool has a log device of the disks, and its volumes may be written back; those that were to be and could not
     /// are from now on.
     ///
@@ -14,7 +14,7 @@ impl Control {
     pub async fn add_log(&self, name: &Name, request: AddLog) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        let pool = self.pool_report(name).await?;
+        let pool = self.report(name).await?;
         if pool.log.is_some() {
             let message = format!("pool {name} has a log already");
             let hint = format!("take it away first with blockyard pool remove-log {name}");
@@ -36,9 +36,9 @@ impl Control {
         let order = Order::AddLog { pool: name.clone(), disks: group.disks, force: request.force };
         let pool = self.core.engine.pool(order).await?;
         self.core.commit(&turn, |state| state.learn(&pool))?;
-        self.apply_volume_policies(&turn, name).await?;
+        self.volumes.apply_policies(&turn, name).await?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 
     /// The pool has no log device any more, and its disks are free.
@@ -48,7 +48,7 @@ impl Control {
     pub async fn remove_log(&self, name: &Name, request: RemoveLog) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        let pool = self.pool_report(name).await?;
+        let pool = self.report(name).await?;
         let Some(log) = pool.log else {
             return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {name} has no log"), "see blockyard pool show"));
         };
@@ -72,8 +72,8 @@ impl Control {
         })?;
         let removed = self.core.engine.pool(Order::RemoveLog { pool: name.clone(), lost: request.lost }).await;
         self.core.or_restore(&turn, removed.map(drop), &before)?;
-        self.apply_volume_policies(&turn, name).await?;
+        self.volumes.apply_policies(&turn, name).await?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 }

@@ -1,29 +1,40 @@
 //! Pools: made, found again, destroyed.
 
-use crate::Control;
-use crate::access::Consent;
-use crate::change::disks::{admit_unused, missing};
+use crate::access::{Access, Consent};
+use crate::change::disks::{Disks, admit_unused, missing};
+use crate::change::volumes::Volumes;
+use crate::core::Core;
 use crate::engine::unexpected;
 use crate::medium::Medium;
 use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, Removal, SecretText};
 use crate::state::{KeyRecord, PendingRecord, PoolRecord, PresentationRecord, ReadOnlyRecord, SpareRecord, State};
 use crate::system::random;
+use crate::unknown::unknown_pool;
 pub(crate) use crate::unknown::unknown_pool as unknown;
 use model::{
-    DiskName, GroupSpec, Name, Order, PoolId, PoolReport, PoolState, Refusal, Report, Size, Subject, code, event,
-    spread,
+    DiskName, GroupReport, GroupSpec, MemberReport, Name, Order, PoolId, PoolReport, PoolState, Refusal, Report, Size,
+    SpaceState, Subject, code, event, spread,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bytes on one member before the next member's turn, unless told otherwise.
 const CHUNK: Size = Size::new(64 << 10);
 
-impl Control {
+/// Pools, their groups and members.
+pub struct Pools {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) volumes: Arc<Volumes>,
+}
+
+impl Pools {
     /// The pool is made of the disks and open.
     ///
     /// *Errors*: the name is taken, a group has too few disks, a disk is unknown, missing, in use or
     /// named twice; and what the data plane refuses. Nothing is changed then.
-    pub async fn create_pool(&self, request: NewPool) -> Result<PoolReport, Refusal> {
+    pub async fn create(&self, request: NewPool) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         if self.core.state().pools.contains_key(&request.name) {
             return Err(pool_name_taken(&request.name));
@@ -56,7 +67,7 @@ impl Control {
         }
         committed.and(made)?;
         drop(turn);
-        self.pool_report(&name).await
+        self.report(&name).await
     }
 
     /// The pool has one more group of the disks, and its volumes may lie on it.
@@ -71,7 +82,7 @@ impl Control {
         let pool = self.core.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
         self.core.commit(&turn, |state| state.learn(&pool))?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 
     /// The disk is one more member of a group of the pool, which is being laid out over all of them.
@@ -86,13 +97,13 @@ impl Control {
         let pool = self.core.engine.pool(Order::AddMember { pool: name.clone(), group, disk, force }).await?;
         self.core.commit(&turn, |state| state.learn(&pool))?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 
     /// A group of the pool, or every one that can, uses all of its disks, which were replaced by larger ones.
     ///
     /// *Errors*: there is no pool of this name, or it is not open; and what the data plane refuses. Nothing is changed then.
-    pub async fn grow_pool(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
+    pub async fn grow(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
         self.core
@@ -104,7 +115,7 @@ impl Control {
             })
             .await?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 
     /// Admits the name of a pool that is open; how it is.
@@ -120,7 +131,7 @@ impl Control {
     /// *Shape*: `force` when the operator says that the node that had it last is down; the key of a pool with encrypted volumes that another
     /// node had. *Errors*: the key is another one, no disk of it is known, two pools
     /// have the name, too many disks are missing, or another node has it or may have it.
-    pub async fn import_pool(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
+    pub async fn import(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
         let ImportPool { force, accept_log_loss, read_only, key } = request;
         let key = key.map(SecretText::secret).transpose().map_err(|refusal| {
             let hint = "give the 64 hexadecimal digits that blockyard pool key wrote";
@@ -130,12 +141,12 @@ impl Control {
         let record = key.clone().map(|secret| KeyRecord { secret });
         let record = read_only.then_some(ReadOnlyRecord { force, accept_log_loss, key: record });
         let turn = self.core.turn().await;
-        self.open_disks(&turn).await?;
+        self.disks.open_all(&turn).await?;
         let shown = self.close_to_import(name, read_only).await?;
         let known = self.core.state().pools.get(name).cloned();
         let id = match &known {
             Some(known) => known.id,
-            None => self.labelled_pool(name).await?,
+            None => self.labelled(name).await?,
         };
         if known.is_some() && read_only {
             // Before it is opened: a daemon that ends meanwhile must not open it for writing when it starts again.
@@ -156,11 +167,11 @@ impl Control {
             state.set_read_only(&pool.name, record);
         })?;
         self.apply_policy(&pool.name).await?;
-        self.apply_volume_policies(&turn, &pool.name).await?;
+        self.volumes.apply_policies(&turn, &pool.name).await?;
         self.access.drop_dangling(&turn).await?;
         self.access.apply().await?;
         drop(turn);
-        self.pool_report(&pool.name).await
+        self.report(&pool.name).await
     }
 
     /// The pool is closed, if it was open. True when it served its volumes for reading until then.
@@ -201,7 +212,7 @@ impl Control {
             self.core.commit(&turn, |state| state.set_read_only(name, known.read_only.clone()))?;
         }
         if shown && let Some(pool) = self.open_known(name, &known).await {
-            self.settle_pool(&self.core.turn().await, &pool).await?;
+            self.settle(&self.core.turn().await, &pool).await?;
         }
         Ok(())
     }
@@ -209,7 +220,7 @@ impl Control {
     /// What wraps the keys of the encrypted volumes of a pool that is open: with it, they can be read elsewhere.
     ///
     /// *Errors*: there is no pool of this name, or it is not open.
-    pub async fn pool_key(&self, name: &Name) -> Result<PoolKeyText, Refusal> {
+    pub async fn key(&self, name: &Name) -> Result<PoolKeyText, Refusal> {
         self.admit_open(name).await?;
         match self.core.engine.ask(Order::PoolKey { pool: name.clone() }).await? {
             Report::PoolKey(id, key) => Ok(PoolKeyText { id, key: SecretText::hex(key.expose()) }),
@@ -220,7 +231,7 @@ impl Control {
     /// The pool is closed and no longer ours; another machine may have its disks.
     ///
     /// *Errors*: there is none of this name, it is not open; or its volumes are presented, and it was not forced.
-    pub async fn export_pool(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
+    pub async fn export(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
         let state = self.core.state();
@@ -249,7 +260,7 @@ impl Control {
     /// The pool is gone, and its disks are free.
     ///
     /// *Errors*: there is none of this name, it has volumes, or it is not open.
-    pub async fn destroy_pool(&self, name: &Name) -> Result<(), Refusal> {
+    pub async fn destroy(&self, name: &Name) -> Result<(), Refusal> {
         let turn = self.core.turn().await;
         let before = self.core.state();
         let pool = self.admit_open(name).await?;
@@ -328,7 +339,7 @@ impl Control {
                 let message = format!("disk {spare} is named twice");
                 return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
             }
-            self.admit_spare(spare, false).await?;
+            self.disks.admit_spare(spare, false).await?;
         }
         Ok(())
     }
@@ -341,7 +352,7 @@ impl Control {
             let hint = "make all groups alike, or name the disks of each in the order that is wanted";
             return Err(Refusal::new(code::GROUPS_UNEQUAL, "groups of different kinds cannot be spread", hint));
         }
-        let placed = self.placed().await?;
+        let placed = self.disks.placed().await?;
         let disks = groups.iter().flat_map(|group| &group.disks);
         let disks: Vec<_> = disks.map(|disk| (disk.clone(), placed.get(disk).cloned())).collect();
         let spread = spread::spread(groups[0].level, &disks, groups.len());
@@ -349,7 +360,7 @@ impl Control {
     }
 
     /// The one pool that labels of open disks call `name`.
-    async fn labelled_pool(&self, name: &Name) -> Result<PoolId, Refusal> {
+    async fn labelled(&self, name: &Name) -> Result<PoolId, Refusal> {
         let disks = self.core.engine.disks(Order::Disks).await?;
         let pools = disks.iter().filter_map(|disk| disk.label.pool()).filter(|(_, label)| *label == name);
         let ids: BTreeSet<PoolId> = pools.map(|(id, _)| id).collect();
@@ -367,6 +378,60 @@ impl Control {
                 "remove the disks of the other one with blockyard disk remove",
             )),
         }
+    }
+
+    /// All pools that are known, also those that are not open. Missing members have their names.
+    pub async fn list(&self) -> Result<Vec<PoolReport>, Refusal> {
+        let mut pools = self.core.engine.pools(Order::Pools).await?;
+        let state = self.core.state();
+        for member in pools.iter_mut().flat_map(PoolReport::all_groups_mut).flat_map(|group| &mut group.members) {
+            if member.disk.is_none() {
+                let known = state.disks.iter().find(|(_, record)| record.id == Some(member.id));
+                member.disk = known.map(|(name, _)| name.clone());
+            }
+        }
+        let placed = self.disks.placed().await?;
+        for pool in &mut pools {
+            pool.weak_enclosures = weak_enclosures(pool, &placed);
+            pool.spares = state.spares_of(&pool.name).cloned().collect();
+            let Some(record) = state.pools.get(&pool.name) else { continue };
+            pool.policy = record.policy.clone();
+            pool.imported_read_only = record.read_only.is_some();
+            pool.scrub = pool.scrub.take().or_else(|| record.scrubs.last().cloned());
+            pool.next_scrub = record.next_scrub();
+            for member in pool.all_groups_mut().flat_map(|group| &mut group.members) {
+                let taken = record.taken.iter().find(|taken| member.disk.as_ref() == Some(&taken.spare));
+                member.stands_for = taken.map(|taken| taken.of.clone());
+            }
+        }
+        let open: Vec<Name> = pools.iter().map(|pool| pool.name.clone()).collect();
+        let lost = state.pools.iter().filter(|(name, _)| !open.contains(name));
+        pools.extend(lost.map(|(name, record)| PoolReport {
+            name: name.clone(),
+            id: record.id,
+            state: PoolState::Missing,
+            size: Size::ZERO,
+            used: Size::ZERO,
+            space: SpaceState::Enough,
+            volumes: 0,
+            groups: Vec::new(),
+            log: None,
+            spares: state.spares_of(name).cloned().collect(),
+            policy: record.policy.clone(),
+            scrub: record.scrubs.last().cloned(),
+            weak_enclosures: Vec::new(),
+            next_scrub: None,
+            fenced: None,
+            read_only: None,
+            imported_read_only: record.read_only.is_some(),
+        }));
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(pools)
+    }
+
+    /// One pool. *Errors*: there is none of this name.
+    pub async fn report(&self, name: &Name) -> Result<PoolReport, Refusal> {
+        self.list().await?.into_iter().find(|pool| pool.name == *name).ok_or_else(|| unknown_pool(name))
     }
 }
 
@@ -420,4 +485,18 @@ fn open_already(pool: &PoolReport, read_only: bool) -> Refusal {
         (None, false) => (format!("pool {name} is open already"), "see it with blockyard pool show".to_owned()),
     };
     Refusal::new(code::NAME_TAKEN, message, hint)
+}
+
+/// The enclosures without which some group of the pool would lose data.
+fn weak_enclosures(pool: &PoolReport, placed: &BTreeMap<DiskName, String>) -> Vec<String> {
+    let of_group = |group: &GroupReport| {
+        let place = |member: &MemberReport| {
+            let disk = member.disk.clone().unwrap_or_else(|| pool.name.clone());
+            let enclosure = placed.get(&disk).cloned();
+            (disk, enclosure)
+        };
+        spread::weak_enclosures(group.level, &group.members.iter().map(place).collect::<Vec<_>>())
+    };
+    let weak: BTreeSet<String> = pool.kept_groups().flat_map(of_group).collect();
+    weak.into_iter().collect()
 }

@@ -1,9 +1,8 @@
 //! Presentations through several targets at once: several sessions, where one is the bottleneck.
 
-use crate::Control;
 use crate::access::Consent;
 use crate::change::copies::admit_whole;
-use crate::change::presentations::admit_presentation;
+use crate::change::presentations::{Presentations, admit_presentation};
 use crate::change::volumes;
 use crate::request::{NewPresentation, Spread};
 use crate::state::{DEFAULT_TARGET, State, TargetRecord};
@@ -14,12 +13,12 @@ use std::collections::BTreeMap;
 /// The most targets that volumes are spread over: each is a session of every host.
 const TARGETS_MAX: u16 = 32;
 
-impl Control {
+impl Presentations {
     /// The host sees one volume through each of so many targets, or several volumes shared out to them. Targets that are missing are
     /// served from now on. All of it or nothing.
     ///
-    /// *Errors*: as [`Control::present`], or so many targets are not possible.
-    pub async fn present_spread(&self, request: Spread) -> Result<Vec<PresentationReport>, Refusal> {
+    /// *Errors*: as [`Presentations::present`], or so many targets are not possible.
+    pub async fn spread(&self, request: Spread) -> Result<Vec<PresentationReport>, Refusal> {
         let turn = self.core.turn().await;
         if !(1..=TARGETS_MAX).contains(&request.targets) {
             let message = format!("volumes cannot be spread over {} targets", request.targets);
@@ -27,7 +26,7 @@ impl Control {
         }
         let mut ids = BTreeMap::new();
         for name in &request.volumes {
-            let volume = self.volume(name).await?.ok_or_else(|| volumes::unknown(name))?;
+            let volume = self.volumes.opened(name).await?.ok_or_else(|| volumes::unknown(name))?;
             admit_whole(&volume)?;
             ids.insert(name.clone(), volume.id);
         }
@@ -55,7 +54,7 @@ impl Control {
             records.push(record);
         }
         self.access.commit(&turn, Consent::forced(false), |state| *state = next).await?;
-        Ok(records.iter().map(|record| self.presentation_report(record)).collect())
+        Ok(records.iter().map(|record| self.report_of(record)).collect())
     }
 
     /// The target of this number among those that are spread over: the first is the default one.

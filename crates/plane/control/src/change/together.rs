@@ -1,9 +1,8 @@
 //! Settings and deletions of volumes, of one or of many: the state is written once for all of them, and not once for each.
 
-use crate::Control;
 use crate::access::Consent;
 use crate::change::copies::admit_whole;
-use crate::change::volumes::unknown;
+use crate::change::volumes::{Volumes, unknown};
 use crate::request::{Removal, VolumeSettings};
 use crate::state::{PolicyRecord, State};
 use model::{Order, Refusal, VolumeName, VolumePolicy, VolumeReport, code};
@@ -18,18 +17,18 @@ pub(crate) struct SetVolume {
     pub before: VolumePolicy,
 }
 
-impl Control {
+impl Volumes {
     /// The settings hold for the volume, at once and after every restart.
     ///
     /// *Errors*: there is no such volume or setting, a value is none for its setting, or writes cannot be acknowledged
     /// so. Nothing is changed then.
-    pub async fn set_volume(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
-        let mut set = self.set_volumes(&[(name.clone(), request.settings)]).await?;
+    pub async fn set(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
+        let mut set = self.set_all(&[(name.clone(), request.settings)]).await?;
         Ok(set.remove(0).report)
     }
 
-    /// The settings hold for each of these volumes, or for none; as [`Self::set_volume`]. They are remembered together.
-    pub(crate) async fn set_volumes(&self, wanted: &[SettingsOf]) -> Result<Vec<SetVolume>, Refusal> {
+    /// The settings hold for each of these volumes, or for none; as [`Self::set`]. They are remembered together.
+    pub(crate) async fn set_all(&self, wanted: &[SettingsOf]) -> Result<Vec<SetVolume>, Refusal> {
         let turn = self.core.turn().await;
         let mut changes = Vec::new();
         for (name, settings) in wanted {
@@ -67,7 +66,7 @@ impl Control {
         name: &VolumeName,
         settings: &BTreeMap<String, String>,
     ) -> Result<(VolumePolicy, VolumeName, PolicyRecord), Refusal> {
-        let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
+        let volume = self.opened(name).await?.ok_or_else(|| unknown(name))?;
         admit_whole(&volume)?;
         let before = volume.policy.ok_or_else(|| {
             let message = format!("volume {name} has no pool, and only volumes of pools are cached");
@@ -81,15 +80,15 @@ impl Control {
     /// The volume and what was on it are gone. A file or a block device below it stays as it is.
     ///
     /// *Errors*: there is none of this name; or it is presented, and it was not forced.
-    pub async fn delete_volume(&self, name: &VolumeName, request: Removal) -> Result<(), Refusal> {
-        self.delete_volumes(std::slice::from_ref(name), request.force)
+    pub async fn delete(&self, name: &VolumeName, request: Removal) -> Result<(), Refusal> {
+        self.delete_all(std::slice::from_ref(name), request.force)
             .await
             .pop()
             .map_or(Ok(()), |(_, refusal)| Err(refusal))
     }
 
-    /// These volumes are gone, as [`Self::delete_volume`], but for those that are told with the reason. They are forgotten together.
-    pub(crate) async fn delete_volumes(&self, names: &[VolumeName], force: bool) -> Vec<(VolumeName, Refusal)> {
+    /// These volumes are gone, as [`Self::delete`], but for those that are told with the reason. They are forgotten together.
+    pub(crate) async fn delete_all(&self, names: &[VolumeName], force: bool) -> Vec<(VolumeName, Refusal)> {
         let turn = self.core.turn().await;
         let before = self.core.state();
         let (mut left, mut going) = (Vec::new(), Vec::new());
@@ -137,7 +136,7 @@ impl Control {
 
     /// True when the volume is open; false when it is known alone.
     async fn admit_deletion(&self, name: &VolumeName, state: &State, force: bool) -> Result<bool, Refusal> {
-        let volume = self.volume(name).await?;
+        let volume = self.opened(name).await?;
         volume.iter().try_for_each(admit_whole)?;
         if volume.is_none() && !state.volumes.contains_key(name) {
             return Err(unknown(name));

@@ -3,7 +3,7 @@
 use super::makes::{Known, Makes};
 use super::steps::{Steps, access_steps};
 use super::{Annex, ApplyConfig, Document, access};
-use crate::Control;
+use crate::config::Configuration;
 use crate::impact::losses;
 use crate::state::{PresentationRecord, State};
 use model::{PoolReport, Refusal, SessionLoss, VolumeId, VolumeName, VolumeReport, code};
@@ -80,7 +80,7 @@ impl fmt::Display for Step {
 /// The volume of a document that is not made yet, in a plan.
 const NOT_MADE: VolumeId = VolumeId::from_bytes([0; 16]);
 
-impl Control {
+impl Configuration {
     /// What the document would change.
     ///
     /// *Errors*: it could not be applied.
@@ -97,7 +97,8 @@ impl Control {
             return Err(Refusal::new(code::DOCUMENT_INVALID, message, "begin it with schema = 1"));
         }
         let state = self.core.state();
-        let (pools, volumes, sessions) = (self.pools().await?, self.volumes().await?, self.sessions().await?);
+        let (pools, volumes, sessions) =
+            (self.pools.list().await?, self.volumes.list().await?, self.sessions.list().await?);
         let known = Known::of(&state, &pools, &volumes);
         let (makes, mut steps) = self.makes(document, &known)?;
         let mut ids: BTreeMap<VolumeName, VolumeId> = volumes.iter().map(|v| (v.name.clone(), v.id)).collect();

@@ -1,7 +1,7 @@
 //! What should be registered.
 
 use super::resolved;
-use crate::Control;
+use crate::isns::IsnsRegistration;
 use isns::{Entity, Portal, Target};
 use model::{IsnsServer, PortalPolicy, PortalState, Refusal, is_shown_in, only_fronts};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub(super) struct Wanted {
     targets: Vec<Target>,
 }
 
-impl Control {
+impl IsnsRegistration {
     /// What the server knows us as: the node's name, and what stays of it under another name.
     pub(super) fn entity_identifier(&self) -> String {
         let name = &self.core.settings.node;
@@ -29,8 +29,8 @@ impl Control {
 
     /// The targets that show something to somebody, and the portals that hosts are told of and see something through. Which host may learn of which target is
     /// for the server's discovery domains to say; what it sees there is for us.
-    pub(super) async fn isns_wanted(&self, server: IsnsServer) -> Result<Wanted, Refusal> {
-        let open = self.portal_reports().await?.into_iter();
+    pub(super) async fn wanted(&self, server: IsnsServer) -> Result<Wanted, Refusal> {
+        let open = self.portals.list().await?.into_iter();
         let open = open.filter(|portal| portal.state == PortalState::Open && !portal.policy.drained);
         let mut portals: Vec<(SocketAddr, PortalPolicy)> = open.map(|portal| (portal.address, portal.policy)).collect();
         only_fronts(&mut portals);
