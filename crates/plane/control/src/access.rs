@@ -1,8 +1,7 @@
-//! Changes of who may log in where and who sees what: the state and the data plane's access control are changed together.
+//! Changes of who may log in where and who sees what: the state and the data plane's access control change together.
 //!
-//! Every noun that decides access (hosts, groups, targets, presentations, portals, authentication) commits here and nowhere else, so that no change
-//! passes the check for sessions that would lose something ([`crate::impact`]). The portals are here because the data plane is told which of
-//! them are open.
+//! Hosts, groups, targets, presentations, portals and authentication commit here, so that every change is checked for sessions that would lose access
+//! ([`crate::impact`]). The portals are here because the data plane is told which of them are open.
 
 use crate::State;
 use crate::core::{Core, Turn};

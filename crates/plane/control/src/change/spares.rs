@@ -195,9 +195,9 @@ impl Disks {
 #[derive(Default)]
 pub(crate) struct Vigil {
     /// Since when members were not found.
-    pub(crate) missing: BTreeMap<DiskId, Instant>,
+    missing: BTreeMap<DiskId, Instant>,
     /// Members for which it was told that no spare fits, and how many spares there were then.
-    pub(crate) in_vain: BTreeMap<DiskId, usize>,
+    in_vain: BTreeMap<DiskId, usize>,
 }
 
 impl Vigil {
