@@ -66,8 +66,8 @@ impl MemoryBudget {
 /// What does not fit is a problem of the status while the daemon runs.
 pub fn notice(control: &Control, reduced: &[Reduced], (limited_by, limit): (&str, u64)) {
     if let Some(problem) = problem(reduced, limited_by, Size::new(limit)) {
-        let node = Subject::new(SubjectKind::Node, &control.settings().node);
-        control.notice(event::MEMORY_REDUCED, node, problem);
+        let node = Subject::new(SubjectKind::Node, &control.core.settings().node);
+        control.notices.add(event::MEMORY_REDUCED, node, problem);
     }
 }
 

@@ -80,13 +80,13 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
         control = Control::start(config.settings, store, engine.clone()) => Arc::new(control::confined(control?, confinement)),
         () = systemd::starting(&engine) => unreachable!("it is never ready"),
     };
-    tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.settings().socket.display(), "serving");
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), socket = %control.core.settings().socket.display(), "serving");
     budget::notice(&control, &reduced, found.smallest());
     let (stopping, stops) = tokio::sync::watch::channel(false);
     let feeding = tokio::spawn(pulse.feed(stops));
-    let watching = tokio::spawn(control.clone().watch_memory(found, memory.cache_bytes));
-    let looking_below = tokio::spawn(control.clone().watch_room());
-    let counting = tokio::spawn(control.clone().watch_descriptors());
+    let watching = tokio::spawn(control.memory.clone().watch(found, memory.cache_bytes));
+    let looking_below = tokio::spawn(control.room.clone().watch());
+    let counting = tokio::spawn(control.descriptors.clone().watch());
     systemd::ready();
     let stop = async move {
         asked.next().await;

@@ -90,9 +90,10 @@ impl Alerts {
     }
 
     async fn look(&self) -> Result<(), Refusal> {
-        let found = self.control.conditions().await?;
-        let events = self.control.events(Wanted { since: Some(Book::look_from(now())), ..Wanted::default() }).await;
-        let state = self.control.state();
+        let found = self.control.status.conditions().await?;
+        let events =
+            self.control.steward.events(Wanted { since: Some(Book::look_from(now())), ..Wanted::default() }).await;
+        let state = self.control.core.state();
         let receivers = self.receivers();
         let is_there = |alert: &Alert| {
             let name = alert.subject.name.as_str();
@@ -163,7 +164,7 @@ impl Alerts {
     /// *Errors*: it cannot be told so, the name is taken, or it could not be written.
     pub fn add(self: &Arc<Self>, new: NewReceiver) -> Result<ReceiverReport, Refusal> {
         let NewReceiver { name, how } = new;
-        let receiver = Receiver::new(&name, how, self.control.settings().node.as_str())?;
+        let receiver = Receiver::new(&name, how, self.control.core.settings().node.as_str())?;
         self.edit(|receivers| {
             if receivers.contains_key(&name) {
                 let message = format!("there is a receiver {name} already");
@@ -220,7 +221,7 @@ impl Alerts {
         let facts = &report.facts;
         if control::stands(facts.code) {
             let sentence = format!("an operator has taken note: {}", facts.sentence);
-            self.control.tell(event::ACKNOWLEDGED, facts.subject.clone(), sentence);
+            self.control.core.tell(event::ACKNOWLEDGED, facts.subject.clone(), sentence);
         }
         self.change(|book| book.end(number, now()));
         Ok(report)
@@ -242,7 +243,7 @@ impl Alerts {
         }
         self.delivered.lock().unwrap_or_else(PoisonError::into_inner).retain(|(receiver, _), _| receiver != name);
         self.change(|book| book.forget_receiver(name));
-        self.control.unnotice(event::RECEIVER_AWAY, &Subject::new(SubjectKind::Receiver, name));
+        self.control.notices.remove(event::RECEIVER_AWAY, &Subject::new(SubjectKind::Receiver, name));
     }
 
     pub(crate) fn control(&self) -> &Control {
@@ -254,7 +255,7 @@ impl Alerts {
     /// *Errors*: there is none of this name, or why it has not taken it.
     pub async fn test(&self, name: &Name) -> Result<ReceiverTest, Refusal> {
         let receiver = self.find(name)?;
-        let message = Message::test(self.control.settings().node.as_str(), name.as_str(), now());
+        let message = Message::test(self.control.core.settings().node.as_str(), name.as_str(), now());
         let sent = send::send(name, &receiver, &message).await;
         self.conclude(name, &sent);
         let away = |why| {
@@ -345,7 +346,7 @@ impl Alerts {
             .collect();
         let due = told.iter().map(|(state, told)| (told.facts.number, *state, told.facts.severity)).collect();
         let alerts = told.into_iter().map(|(_, told)| told).collect();
-        Some((due, Message::of(self.control.settings().node.as_str(), name.as_str(), alerts, now())))
+        Some((due, Message::of(self.control.core.settings().node.as_str(), name.as_str(), alerts, now())))
     }
 
     /// It is written down how the receiver fares; one that cannot be told any more, or can again, is an event.
@@ -367,10 +368,10 @@ impl Alerts {
         match sent {
             Ok(_) => {
                 let sentence = format!("receiver {name} is told again");
-                self.control.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, &sentence);
+                self.control.notices.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, &sentence);
             }
             // The first failure after a start is news again: the status is to say so.
-            Err(why) => self.control.notice(event::RECEIVER_AWAY, subject, away(name, why)),
+            Err(why) => self.control.notices.add(event::RECEIVER_AWAY, subject, away(name, why)),
         }
     }
 
@@ -437,7 +438,7 @@ impl Drop for Tellers {
 }
 
 fn kept<T: DeserializeOwned + Default>(control: &Control, name: &str) -> Result<T, Refusal> {
-    let kept = control.document(name)?;
+    let kept = control.core.document(name)?;
     kept.map_or_else(|| Ok(T::default()), serde_json::from_value).map_err(|error| {
         let message = format!("what is kept of {name} cannot be read: {error}");
         Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote it")
@@ -449,7 +450,7 @@ fn keep(control: &Control, name: &str, value: &impl Serialize) -> Result<(), Ref
         tracing::error!(%error, name, "this cannot be said in JSON");
         Refusal::new(code::INTERNAL, format!("{name} cannot be said in JSON"), "report this with the daemon's log")
     })?;
-    control.keep_document(name, value)
+    control.core.keep_document(name, value)
 }
 
 /// A receiver that cannot be told.

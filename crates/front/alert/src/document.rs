@@ -47,7 +47,7 @@ impl Alerts {
     }
 
     fn node(&self) -> String {
-        self.control().settings().node.to_string()
+        self.control().core.settings().node.to_string()
     }
 }
 

@@ -1,5 +1,5 @@
 //! Which events are alerts by themselves. What is wrong now is no event: it is looked at, also where only an event has told of it
-//! ([`Control::conditions`](control::Control::conditions)).
+//! ([`Status::conditions`](control::Status::conditions)).
 
 use model::{EventCode, EventSeverity, event};
 

@@ -153,8 +153,8 @@ impl Audit {
         let mut state = self.state();
         let State { chain, waiting, .. } = &mut *state;
         if chain.as_ref().is_err() {
-            let folder: PathBuf = self.control.settings().state_dir.join("audit");
-            let opened = Chain::open(&folder, &self.control.audit_head())?;
+            let folder: PathBuf = self.control.core.settings().state_dir.join("audit");
+            let opened = Chain::open(&folder, &self.control.core.audit_head())?;
             for finding in opened.findings() {
                 self.raise(event::AUDIT_DAMAGED, &format!("{finding}; see blockyard audit verify"));
                 waiting.push_back(Entry::finding(finding).record(now(), Answered::nothing(), 0));
@@ -166,7 +166,7 @@ impl Audit {
             Err(refusal) => Err(refusal.clone()),
         };
         if let Ok(open) = chain {
-            self.control.note_audit_head(open.last().clone());
+            self.control.core.note_audit_head(open.last().clone());
             if let Err(refusal) = &written {
                 // It is opened again, for its files may have been replaced.
                 *chain = Err(refusal.clone());
@@ -177,11 +177,11 @@ impl Audit {
 
     /// Whether it can be used is an event each time that it changes, and stands in the status all the while.
     fn tell(&self, refusal: Option<Refusal>) {
-        let node = Subject::new(SubjectKind::Node, &self.control.settings().node);
+        let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
         self.state().fails = refusal.is_some();
         let Some(refusal) = refusal else {
             let sentence = "the audit can be written again; changes are taken";
-            self.control.settle(event::AUDIT_UNWRITABLE, node, event::AUDIT_READABLE, sentence);
+            self.control.notices.settle(event::AUDIT_UNWRITABLE, node, event::AUDIT_READABLE, sentence);
             return;
         };
         let problem = Problem {
@@ -191,12 +191,12 @@ impl Audit {
             meaning: refusal.message,
             action: refusal.hint,
         };
-        self.control.notice(event::AUDIT_UNWRITABLE, node, problem);
+        self.control.notices.add(event::AUDIT_UNWRITABLE, node, problem);
     }
 
     fn raise(&self, code: EventCode, sentence: &str) {
-        let node = Subject::new(SubjectKind::Node, &self.control.settings().node);
-        self.control.tell(code, node, sentence);
+        let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
+        self.control.core.tell(code, node, sentence);
     }
 
     /// Records before the number `before`, the latest first, that have the word `search`.
@@ -216,7 +216,7 @@ impl Audit {
     ///
     /// *Errors*: they cannot be read.
     pub async fn check(self: &Arc<Self>) -> Result<AuditCheck, Refusal> {
-        let (reader, head) = (self.reader()?, self.control.audit_head());
+        let (reader, head) = (self.reader()?, self.control.core.audit_head());
         blocking(move || reader.check(&head)).await
     }
 

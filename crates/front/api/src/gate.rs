@@ -186,7 +186,7 @@ impl Door {
         let (Some(row), Some(entry)) = (row, entry) else { return Ok(None) };
         if !row.looks()
             && !row.while_held
-            && let Some(refusal) = self.control.hold()
+            && let Some(refusal) = self.control.core.hold()
         {
             let response = Problem(refusal.clone()).into_response();
             self.audit.note(entry, Answered::of(&response)).await;

@@ -23,16 +23,16 @@ const BOUNDS_STEP: usize = 2;
 /// *Errors*: the data plane is gone.
 pub async fn metrics(control: Arc<Control>, alerts: &Alerts) -> Result<String, Refusal> {
     let mut text = Text::default();
-    node(&mut text, &control.status().await?);
-    pools(&mut text, &control.pools().await?);
-    let (volumes, activity) = (control.volumes().await?, control.activity().await?);
+    node(&mut text, &control.status.report().await?);
+    pools(&mut text, &control.pools.list().await?);
+    let (volumes, activity) = (control.volumes.list().await?, control.live.activity().await?);
     volumes_as_they_are(&mut text, &volumes);
     volumes_as_used(&mut text, &activity);
-    let known = control.disks().await?;
+    let known = control.disks.list().await?;
     disks(&mut text, &known);
     disk_paths(&mut text, &known);
     sessions(&mut text, &activity);
-    portals(&mut text, &control.portal_reports().await?);
+    portals(&mut text, &control.portals.list().await?);
     alerts_and_receivers(&mut text, alerts);
     process(&mut text);
     Ok(text.into_string())

@@ -124,8 +124,8 @@ impl People {
         {
             let sentence =
                 format!("logins of {name} to the console, or from {address}, have failed {} times", penalty.failures);
-            let node = Subject::new(SubjectKind::Node, &self.control.settings().node);
-            self.control.tell(event::LOGINS_FAIL, node, sentence);
+            let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
+            self.control.core.tell(event::LOGINS_FAIL, node, sentence);
         }
         tokio::time::sleep(penalty.hold).await;
         drop(attempt);
@@ -309,7 +309,7 @@ impl People {
         let secret = control::random::<{ totp::SECRET_BYTES }>()?;
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         offered.insert(login.user.clone(), Secret::of(secret.to_vec()));
-        let link = totp::link(&secret, login.user.as_str(), self.control.settings().node.as_str());
+        let link = totp::link(&secret, login.user.as_str(), self.control.core.settings().node.as_str());
         Ok(SecondFactorReport { secret: totp::base32(&secret), link })
     }
 

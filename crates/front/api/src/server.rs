@@ -93,12 +93,12 @@ pub async fn serve(
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Refusal> {
     let owner = listening.owner;
-    let tending = tokio::spawn(control.clone().tend());
-    let asking = tokio::spawn(control.clone().watch_health());
-    let registering = tokio::spawn(control.clone().keep_registered());
-    let listening_again = tokio::spawn(control.clone().keep_portals_open());
+    let tending = tokio::spawn(control.steward.clone().tend());
+    let asking = tokio::spawn(control.health.clone().watch());
+    let registering = tokio::spawn(control.isns.clone().keep_registered());
+    let listening_again = tokio::spawn(control.portals.clone().keep_open());
     let listener = listening.listener.take().expect("a listening socket is served once");
-    let told = control.clone();
+    let core = control.core.clone();
     let web = listening.web.take();
     let audit = Arc::new(Audit::open(control.clone()));
     let auditing = tokio::spawn(audit.clone().watch());
@@ -119,7 +119,7 @@ pub async fn serve(
     let (stopping, stopped) = tokio::sync::oneshot::channel();
     let stop = async move {
         stop.await;
-        told.announce_stop();
+        core.announce_stop();
         end_web.send_replace(true);
         // The receiver lives as long as the select below.
         let _ = stopping.send(());

@@ -42,7 +42,7 @@ struct Told {
 ///
 /// *Errors*: the data plane is gone.
 pub async fn moment(control: Arc<Control>, look: Look) -> Result<Moment, Refusal> {
-    let told = control.watch().next().await;
+    let told = control.live.watch().next().await;
     let gone = || Refusal::new(model::code::ENGINE_GONE, "the daemon stops", "ask again when it is back");
     Ok(cut(&*told.ok_or_else(gone)??, look.most.unwrap_or(MOST)))
 }
@@ -51,11 +51,14 @@ pub async fn moment(control: Arc<Control>, look: Look) -> Result<Moment, Refusal
 pub async fn stream(control: Arc<Control>, look: Look) -> Body {
     let after = match look.after {
         Some(after) => after,
-        None => {
-            control.events(Wanted { limit: Some(1), ..Wanted::default() }).await.last().map_or(0, |last| last.number)
-        }
+        None => control
+            .steward
+            .events(Wanted { limit: Some(1), ..Wanted::default() })
+            .await
+            .last()
+            .map_or(0, |last| last.number),
     };
-    let told = Told { watching: control.watch(), control, after, most: look.most.unwrap_or(MOST) };
+    let told = Told { watching: control.live.watch(), control, after, most: look.most.unwrap_or(MOST) };
     Body::from_stream(futures_util::stream::unfold(told, async |mut told| {
         let text = told.next().await?;
         Some((Ok::<_, Infallible>(text), told))
@@ -70,7 +73,7 @@ impl Told {
             Ok(moment) => put(&mut text, "moment", None, &cut(&moment, self.most)),
             Err(refusal) => put(&mut text, "refusal", None, &refusal),
         }
-        for event in self.control.events(Wanted { after: self.after, ..Wanted::default() }).await {
+        for event in self.control.steward.events(Wanted { after: self.after, ..Wanted::default() }).await {
             put(&mut text, "event", Some(event.number), &event);
             self.after = event.number;
         }

@@ -213,12 +213,12 @@ impl Web {
                         tracing::info!(%address, fingerprint, %until, "the console is served");
                     }
                     let sentence = format!("the console is served at {address} now");
-                    control.settle(event::WEB_UNUSABLE, subject, event::WEB_OPENED, &sentence);
+                    control.notices.settle(event::WEB_UNUSABLE, subject, event::WEB_OPENED, &sentence);
                     return listener;
                 }
                 Err(error) => {
                     self.addresses()[at].why = Some(error.to_string());
-                    control.notice(event::WEB_UNUSABLE, subject.clone(), unserved(address, &error));
+                    control.notices.add(event::WEB_UNUSABLE, subject.clone(), unserved(address, &error));
                     sleep(AGAIN).await;
                 }
             }
@@ -227,7 +227,7 @@ impl Web {
 
     /// A certificate that cannot be used, has changed or ends soon is noticed; `usable` is true from its first use on.
     async fn look_after_certificate(self: Arc<Self>, control: Arc<Control>, usable: watch::Sender<bool>) {
-        let node = || Subject::new(SubjectKind::Node, &control.settings().node);
+        let node = || Subject::new(SubjectKind::Node, &control.core.settings().node);
         loop {
             let certificate = self.certificate.clone();
             let looked = tokio::task::spawn_blocking(move || certificate.refresh(now())).await;
@@ -238,7 +238,7 @@ impl Web {
                         tracing::info!(fingerprint = report.fingerprint, "the certificate of the console was read");
                     }
                     let sentence = "the certificate of the console can be used";
-                    control.settle(event::CERTIFICATE_WRONG, node(), event::CERTIFICATE_RIGHT, sentence);
+                    control.notices.settle(event::CERTIFICATE_WRONG, node(), event::CERTIFICATE_RIGHT, sentence);
                     usable.send_replace(true);
                     CERTIFICATE_LOOK
                 }
@@ -246,7 +246,7 @@ impl Web {
                     if report.is_none() {
                         self.addresses().iter_mut().for_each(|address| address.why = Some(refusal.message.clone()));
                     }
-                    control.notice(event::CERTIFICATE_WRONG, node(), unusable(&refusal, report.is_some()));
+                    control.notices.add(event::CERTIFICATE_WRONG, node(), unusable(&refusal, report.is_some()));
                     AGAIN
                 }
                 Err(error) => {
@@ -255,10 +255,10 @@ impl Web {
                 }
             };
             match report.and_then(|report| unfit(&report, now())) {
-                Some(problem) => control.notice(event::CERTIFICATE_ENDS, node(), problem),
+                Some(problem) => control.notices.add(event::CERTIFICATE_ENDS, node(), problem),
                 None => {
                     let sentence = "the certificate of the console is valid for a while";
-                    control.settle(event::CERTIFICATE_ENDS, node(), event::CERTIFICATE_RIGHT, sentence);
+                    control.notices.settle(event::CERTIFICATE_ENDS, node(), event::CERTIFICATE_RIGHT, sentence);
                 }
             }
             sleep(wait).await;
@@ -438,7 +438,7 @@ fn settle(stream: &TcpStream) -> std::io::Result<()> {
 
 /// Listens at `address`, on a port below 1024 through the privileged helper.
 async fn listen(control: &Control, address: SocketAddr) -> io::Result<TcpListener> {
-    match (TcpListener::bind(address).await, control::privileged(control)) {
+    match (TcpListener::bind(address).await, control.core.privileged()) {
         (Err(error), Some(helper)) if error.kind() == io::ErrorKind::PermissionDenied => TcpListener::from_std(
             tokio::task::spawn_blocking(move || helper.bind(address)).await.map_err(io::Error::other)??,
         ),

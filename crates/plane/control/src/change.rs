@@ -1,11 +1,10 @@
-//! What an operator can change, one file a noun.
+//! What an operator can change: one part a noun, and one file or more for each part.
 //!
 //! Every change takes its turn, checks what only control knows, tells the data plane where disks are
 //! concerned, commits, and then answers.
 
 pub(crate) mod auth;
 mod care;
-mod contents;
 pub(crate) mod copies;
 pub(crate) mod disks;
 pub(crate) mod explain;
@@ -13,13 +12,16 @@ pub(crate) mod host_groups;
 pub(crate) mod hosts;
 mod log;
 mod luns;
+mod members;
 pub(crate) mod pools;
 pub(crate) mod portal_groups;
 pub(crate) mod portals;
 pub(crate) mod presentations;
 pub(crate) mod remote;
+pub(crate) mod scrubs;
 pub(crate) mod snapshots;
 pub(crate) mod spares;
 mod spread;
+pub(crate) mod targets;
 pub(crate) mod together;
 pub(crate) mod volumes;

@@ -24,6 +24,16 @@ mod plan;
 mod setup;
 mod steps;
 
+use crate::access::Access;
+use crate::change::disks::Disks;
+use crate::change::pools::Pools;
+use crate::change::portals::Portals;
+use crate::change::presentations::Presentations;
+use crate::change::spares::Spares;
+use crate::change::volumes::Volumes;
+use crate::core::Core;
+use crate::isns::IsnsRegistration;
+use crate::sessions::Sessions;
 pub use annex::{Annex, AnnexPlan, Pending, ReceiverEntry, UserEntry};
 pub use apply::{Applied, ApplyConfig, PastConfig, RestoreConfig};
 pub use document::{
@@ -32,6 +42,23 @@ pub use document::{
 };
 pub use plan::{Plan, Step, StepKind, changes};
 pub use setup::SetupReport;
+use std::sync::Arc;
+
+/// The configuration as a document: planned, applied, exported, restored.
+pub struct Configuration {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) spares: Arc<Spares>,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) volumes: Arc<Volumes>,
+    pub(crate) portals: Arc<Portals>,
+    pub(crate) presentations: Arc<Presentations>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) isns: Arc<IsnsRegistration>,
+    /// One document is applied at a time.
+    pub(crate) applying: tokio::sync::Mutex<()>,
+}
 
 #[cfg(test)]
 pub mod tests;

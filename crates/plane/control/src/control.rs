@@ -1,282 +1,194 @@
-//! The one place that changes the desired state.
+//! The control plane: its parts, and what each of them can reach.
+//!
+//! A part is one noun of the array or one watcher. It owns its state, and its fields name the parts that it calls. [`Control::new`] makes them from the
+//! lowest up, so no two can call each other; none knows [`Control`]. Front ends call `control.pools.create(…)`.
 
-use crate::event_log::EventLog;
+use crate::access::Access;
+use crate::change::auth::Authentication;
+use crate::change::copies::Copies;
+use crate::change::disks::Disks;
+use crate::change::host_groups::HostGroups;
+use crate::change::hosts::Hosts;
+use crate::change::pools::Pools;
+use crate::change::portal_groups::PortalGroups;
+use crate::change::portals::Portals;
+use crate::change::presentations::Presentations;
+use crate::change::remote::RemoteDisks;
+use crate::change::scrubs::Scrubs;
+use crate::change::snapshots::Snapshots;
+use crate::change::spares::Spares;
+use crate::change::targets::Targets;
+use crate::change::volumes::Volumes;
+use crate::config::Configuration;
+use crate::core::Core;
+use crate::descriptors::Descriptors;
+use crate::devices::Devices;
+use crate::health::Health;
+use crate::isns::IsnsRegistration;
 use crate::live::Live;
-use crate::machine::Machine;
-use crate::parts::Consent;
-use crate::parts::Health;
-use crate::parts::Noticed;
-use crate::parts::Registration;
-use crate::parts::Vigil;
-use crate::parts::Written;
-use crate::privileged::{Confinement, Privileged};
-use crate::state::lun_memory::Replaced;
-use crate::state::{DiskRecord, PoolRecord, ReadOnlyRecord};
-use crate::{AuditHead, Engine, Settings, State, Store};
-use model::{
-    DiskName, Name, Order, PoolReport, PoolState, PortalReport, PortalState, Refusal, Subject, SubjectKind, code, event,
-};
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::{MutexGuard, watch};
-use tokio::time::Instant;
+use crate::memory::Memory;
+use crate::notices::Notices;
+use crate::operations::Operations;
+use crate::privileged::Confinement;
+use crate::refused::RefusedLogins;
+use crate::room::Room;
+use crate::sessions::Sessions;
+use crate::steward::Steward;
+use crate::trace::Traces;
+use crate::verdict::Status;
+use crate::{Engine, Settings, Store};
+use model::{Order, Refusal};
+use std::sync::Arc;
 
-/// The control plane: the state, the data plane that makes it so, and one change at a time.
+/// The control plane of an array.
 pub struct Control {
-    pub(crate) settings: Settings,
-    pub(crate) store: Store,
-    pub(crate) engine: Engine,
-    change: tokio::sync::Mutex<()>,
-    /// One document is applied at a time.
-    pub(crate) applying: tokio::sync::Mutex<()>,
-    portals: Mutex<Vec<PortalReport>>,
-    pub(crate) events: EventLog,
-    /// True once the daemon stops: see [`stopped`].
-    pub(crate) stopping: watch::Sender<bool>,
-    /// How we are registered with an iSNS server.
-    pub(crate) isns: Registration,
-    /// Where the kernel tells which block devices there are.
-    pub(crate) machine: Machine,
-    /// What disks say of their health.
-    pub(crate) health: Health,
-    /// How much memory there is, and what is used.
-    pub(crate) memory: crate::parts::Memory,
-    /// What parts of the daemon beside the data plane find wrong.
-    pub(crate) noticed: Noticed,
-    /// Who watches what happens just now.
-    pub(crate) live: Live,
-    /// What was written down of who was not let in.
-    pub(crate) refused: tokio::sync::Mutex<Written>,
-    /// How everything was when it was last looked at.
-    pub(crate) seen: tokio::sync::Mutex<Seen>,
-    /// Who does what the daemon has no privilege for.
-    pub(crate) confinement: Confinement,
+    /// The state, the data plane, and one change at a time.
+    pub core: Arc<Core>,
+    /// Access control, and the portals that it applies to.
+    pub(crate) access: Arc<Access>,
+    /// Problems that parts of the daemon beside the data plane have found.
+    pub notices: Arc<Notices>,
+    /// SMART health of the disks.
+    pub health: Arc<Health>,
+    /// Memory of the daemon: its limit and its use.
+    pub memory: Arc<Memory>,
+    /// Free space of the file systems below disks and volumes that are files.
+    pub room: Arc<Room>,
+    /// Use of the open-file limit.
+    pub descriptors: Arc<Descriptors>,
+    /// Rates of the last second, for everybody who watches.
+    pub live: Arc<Live>,
+    /// Denied logins.
+    pub refused_logins: Arc<RefusedLogins>,
+    /// Sessions of hosts, and their commands.
+    pub sessions: Arc<Sessions>,
+    /// Traces of the commands of a volume.
+    pub traces: Arc<Traces>,
+    /// Block devices of the machine that are not disks of the array.
+    pub devices: Arc<Devices>,
+    /// The disks of the array.
+    pub disks: Arc<Disks>,
+    /// Volumes, with or without a pool.
+    pub volumes: Arc<Volumes>,
+    /// Pools, their groups and members.
+    pub pools: Arc<Pools>,
+    /// Snapshots of volumes, and clones of them.
+    pub snapshots: Arc<Snapshots>,
+    /// Copies of volumes in the background.
+    pub copies: Arc<Copies>,
+    /// Hot spares.
+    pub spares: Arc<Spares>,
+    /// Scrubs of pools, begun by operators or by the clock.
+    pub scrubs: Arc<Scrubs>,
+    /// Portals that hosts log in through.
+    pub portals: Arc<Portals>,
+    /// Portal groups, and how volumes are served through each.
+    pub portal_groups: Arc<PortalGroups>,
+    /// Hosts.
+    pub hosts: Arc<Hosts>,
+    /// Groups of hosts that see the same volumes.
+    pub host_groups: Arc<HostGroups>,
+    /// iSCSI targets.
+    pub targets: Arc<Targets>,
+    /// Presentations: which volumes are mapped to which hosts, and the LUNs.
+    pub presentations: Arc<Presentations>,
+    /// Authentication of all hosts and of discovery.
+    pub auth: Arc<Authentication>,
+    /// The registration with an iSNS server.
+    pub isns: Arc<IsnsRegistration>,
+    /// The status of the array: problems, conditions, findings.
+    pub status: Arc<Status>,
+    /// Work that is done without an order, in rounds.
+    pub steward: Arc<Steward>,
+    /// Long-running operations: rebuilds, scrubs, copies.
+    pub operations: Arc<Operations>,
+    /// The configuration as a document: planned, applied, exported, restored.
+    pub config: Arc<Configuration>,
 }
 
-/// What the steward has seen in its last round.
-#[derive(Default)]
-pub(crate) struct Seen {
-    pub(crate) pools: BTreeMap<Name, PoolState>,
-    pub(crate) vigil: Vigil,
-    /// The version of the state that the disks of pools have a copy of.
-    pub(crate) copied: u64,
-    /// True where the state folder was not the one that was opened.
-    pub(crate) replaced: bool,
-    /// Disks that did not answer.
-    pub(crate) stalled: BTreeSet<DiskName>,
-    /// When all of the array was looked at last.
-    pub(crate) looked: Option<Instant>,
-    /// Remote disks that were lost, and when it was tried last to bring them back.
-    pub(crate) returning: BTreeMap<DiskName, Instant>,
+/// A part over the parts that it calls, with its own state empty.
+macro_rules! part {
+    ($part:ident over $($below:ident),* $(; owns $own:ident)?) => {
+        Arc::new($part { $($below: Arc::clone(&$below),)* $($own: Default::default(),)? })
+    };
 }
 
 /// The control plane of a daemon that is confined so.
 #[must_use]
-pub fn confined(mut control: Control, confinement: Confinement) -> Control {
-    control.confinement = confinement;
+pub fn confined(control: Control, confinement: Confinement) -> Control {
+    control.core.confine(confinement);
     control
 }
 
-/// Who does what this process has no privilege for; none where it has.
-#[must_use]
-pub fn privileged(control: &Control) -> Option<Arc<dyn Privileged>> {
-    control.confinement.privileged.clone()
-}
-
-/// Held by the change that is under way.
-pub(crate) type Turn<'a> = MutexGuard<'a, ()>;
-
 impl Control {
+    /// The parts, over what is kept and the data plane; nothing is open yet.
     pub(crate) fn new(settings: Settings, store: Store, engine: Engine) -> Result<Self, Refusal> {
-        let events = EventLog::open(&store)?;
-        let (change, applying, portals, stopping, isns, machine, health, memory, noticed, live, refused, seen) =
-            Default::default();
-        let confinement = Confinement::default();
+        let core = Arc::new(Core::new(settings, store, engine)?);
+        let access = Arc::new(Access::new(core.clone()));
+        let notices = Arc::new(Notices::new(core.clone()));
+        let health = Arc::new(Health::new(core.clone()));
+        let memory = Arc::new(Memory::new(core.clone(), notices.clone()));
+        let refused_logins = Arc::new(RefusedLogins::new(core.clone()));
+        let sessions = part!(Sessions over core);
+        let devices = Arc::new(Devices::new(core.clone()));
+        let disks = part!(Disks over core, health, devices);
+        let volumes = part!(Volumes over core, access, memory);
+        let pools = part!(Pools over core, access, disks, volumes);
+        let snapshots = part!(Snapshots over core, access, volumes);
+        let copies = part!(Copies over core, pools, volumes, snapshots);
+        let spares = part!(Spares over core, disks, pools);
+        let scrubs = part!(Scrubs over core, pools);
+        let remote_disks = part!(RemoteDisks over core, disks, pools);
+        let portals = part!(Portals over core, access, sessions);
+        let presentations = part!(Presentations over core, access, volumes, portals, sessions, refused_logins);
+        let isns = Arc::new(IsnsRegistration::new(core.clone(), notices.clone(), portals.clone()));
+        let steward = part!(Steward over core, disks, pools, spares, scrubs, remote_disks, refused_logins; owns seen);
         Ok(Self {
-            settings,
-            store,
-            engine,
-            change,
-            applying,
-            portals,
-            events,
-            stopping,
-            isns,
-            machine,
+            room: part!(Room over core, notices),
+            descriptors: part!(Descriptors over core, notices),
+            live: Arc::new(Live::new(core.clone())),
+            traces: part!(Traces over core),
+            portal_groups: part!(PortalGroups over core, access, portals),
+            hosts: part!(Hosts over core, access),
+            host_groups: part!(HostGroups over core, access),
+            targets: part!(Targets over core, access),
+            auth: part!(Authentication over core, access),
+            status: part!(Status over core, access, notices, disks, pools, volumes, portals, sessions, refused_logins, memory, isns),
+            operations: part!(Operations over pools, scrubs, volumes, snapshots, copies, steward),
+            config: part!(Configuration over core, access, disks, spares, pools, volumes, portals, presentations, sessions, isns; owns applying),
+            core,
+            access,
+            notices,
             health,
             memory,
-            noticed,
-            live,
-            refused,
-            seen,
-            confinement,
+            refused_logins,
+            sessions,
+            devices,
+            disks,
+            volumes,
+            pools,
+            snapshots,
+            copies,
+            spares,
+            scrubs,
+            portals,
+            presentations,
+            isns,
+            steward,
         })
-    }
-
-    /// The last record of the audit that the state tells of.
-    #[must_use]
-    pub fn audit_head(&self) -> AuditHead {
-        self.store.audit_head()
-    }
-
-    /// The audit has this last record: what is written to the state next tells of it.
-    pub fn note_audit_head(&self, head: AuditHead) {
-        self.store.note_audit_head(head);
-    }
-
-    /// The desired state as it is now.
-    #[must_use]
-    pub fn state(&self) -> Arc<State> {
-        self.store.state()
-    }
-
-    /// The facts that the daemon was started with.
-    #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
-    /// Answers that are long in coming end soon, and what was begun for others is taken back.
-    pub fn announce_stop(&self) {
-        self.stopping.send_replace(true);
     }
 
     /// Every change under way has ended, the data plane has stopped cleanly, and no change follows.
     ///
     /// *Errors*: what the data plane could not do; it has stopped as far as it could.
     pub async fn stop(&self) -> Result<(), Refusal> {
-        if let Err(refusal) = self.note_refused_at_last().await {
+        if let Err(refusal) = self.refused_logins.note_at_last().await {
             tracing::warn!(%refusal, "who was not let in lately could not be written down");
         }
-        let turn = self.turn().await;
-        let stopped = self.engine.done(Order::Stop).await;
+        let turn = self.core.turn().await;
+        let stopped = self.core.engine.done(Order::Stop).await;
         // A change that still waits for its turn never gets it.
         std::mem::forget(turn);
         stopped
-    }
-
-    /// Waits until no other change is under way.
-    pub(crate) async fn turn(&self) -> Turn<'_> {
-        self.change.lock().await
-    }
-
-    /// The edited state is the state, durably, and remembers the LUN numbers that it takes away. Only with the turn.
-    pub(crate) fn commit(&self, _turn: &Turn<'_>, edit: impl FnOnce(&mut State)) -> Result<(), Refusal> {
-        let before = self.state();
-        let mut next = State::clone(&before);
-        edit(&mut next);
-        next.remember_luns(&before)?;
-        self.store.commit(next)
-    }
-
-    /// The edited state is the state, durably, and the data plane lets in accordingly. When it refuses,
-    /// the state is what it was.
-    ///
-    /// *Errors*: hosts would find other volumes under numbers that they know, or sessions would lose something, and neither was
-    /// confirmed; or what the data plane refuses.
-    pub(crate) async fn commit_access(
-        &self,
-        turn: &Turn<'_>,
-        consent: Consent,
-        edit: impl FnOnce(&mut State),
-    ) -> Result<(), Refusal> {
-        let before = self.state();
-        let mut next = State::clone(&before);
-        edit(&mut next);
-        let replaced = self.admit_access(turn, &before, &mut next, consent).await?;
-        self.commit(turn, |state| *state = next)?;
-        let applied = self.apply_access().await;
-        self.or_restore(turn, applied, &before)?;
-        replaced.iter().for_each(|lun| self.raise_replaced(lun));
-        Ok(())
-    }
-
-    /// What the data plane answered. When it refused, the state is what it was `before`.
-    pub(crate) fn or_restore(&self, _: &Turn<'_>, done: Result<(), Refusal>, before: &State) -> Result<(), Refusal> {
-        if done.is_err() {
-            // Nobody was shown what is taken back here, so there is nothing to remember of it.
-            self.store.commit(before.clone())?;
-        }
-        done
-    }
-
-    /// The operator has given a number to another volume than a host knew under it.
-    fn raise_replaced(&self, Replaced { who, target, lun, volume }: &Replaced) {
-        let sentence = format!("LUN {lun} of {target} is volume {volume} now, and {who} knew another volume there");
-        self.raise(event::LUN_REPLACED, Subject::new(SubjectKind::Host, who), sentence);
-    }
-
-    /// The data plane lets in as the state says.
-    pub(crate) async fn apply_access(&self) -> Result<(), Refusal> {
-        let open: Vec<SocketAddr> = self
-            .portals()
-            .iter()
-            .filter(|portal| portal.state == PortalState::Open)
-            .map(|portal| portal.address)
-            .collect();
-        self.engine.done(Order::SetAccess(self.state().access(&open))).await
-    }
-
-    /// The portals that were asked for, also those that could not be opened.
-    pub(crate) fn portals(&self) -> Vec<PortalReport> {
-        self.portals.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The portal is known, in place of what was known of this address before.
-    pub(crate) fn remember_portal(&self, portal: PortalReport) {
-        let mut portals = self.portals.lock().unwrap_or_else(PoisonError::into_inner);
-        portals.retain(|known| known.address != portal.address);
-        portals.push(portal);
-    }
-
-    pub(crate) fn forget_portal(&self, address: SocketAddr) {
-        self.portals.lock().unwrap_or_else(PoisonError::into_inner).retain(|portal| portal.address != address);
-    }
-}
-
-impl State {
-    /// The pool is one of ours, and each of its members that has a name is known by its identity.
-    pub(crate) fn learn(&mut self, pool: &PoolReport) {
-        let record = self.pools.entry(pool.name.clone()).or_insert_with(|| PoolRecord::new(pool.id));
-        record.id = pool.id;
-        record.taken.retain(|taken| pool.members().any(|member| member.disk.as_ref() == Some(&taken.spare)));
-        for member in pool.members() {
-            if let Some(record) = member.disk.as_ref().and_then(|disk| self.disks.get_mut(disk)) {
-                record.id = Some(member.id);
-                record.spare = None;
-            }
-        }
-    }
-
-    /// Each start opens the pool read-only, as the record says, or for writing without one.
-    pub(crate) fn set_read_only(&mut self, pool: &Name, record: Option<ReadOnlyRecord>) {
-        if let Some(pool) = self.pools.get_mut(pool) {
-            pool.read_only = record;
-        }
-    }
-
-    /// The pool is none of ours any more, and nothing is a spare for it.
-    pub(crate) fn forget_pool(&mut self, pool: &Name) {
-        self.pools.remove(pool);
-        for record in self.disks.values_mut() {
-            record.spare.take_if(|spare| spare.pool.as_ref() == Some(pool));
-        }
-    }
-
-    /// True for a disk of another array.
-    pub(crate) fn is_remote(&self, name: &model::DiskName) -> bool {
-        self.disks.get(name).is_some_and(|record| record.remote.is_some())
-    }
-
-    /// What we know of the disk called `name`.
-    pub(crate) fn disk(&self, name: &model::DiskName) -> Result<&DiskRecord, Refusal> {
-        self.disks.get(name).ok_or_else(|| {
-            Refusal::new(
-                code::DISK_UNKNOWN,
-                format!("there is no disk {name}"),
-                "see blockyard disk list, or add it with blockyard disk add",
-            )
-        })
     }
 }

@@ -1,6 +1,7 @@
 //! Descriptors: open files and sockets. When they run short, hosts and browsers are turned away before the administrator is.
 
-use crate::Control;
+use crate::core::Core;
+use crate::notices::Notices;
 use bounded::descriptors;
 use model::{Problem, Severity, Subject, SubjectKind, event};
 use std::sync::Arc;
@@ -13,19 +14,25 @@ const ROUND: Duration = Duration::from_secs(2);
 const ROOM: u64 = 8;
 const CALM: Duration = Duration::from_secs(10);
 
-impl Control {
+/// Use of the open-file limit.
+pub struct Descriptors {
+    pub(crate) core: Arc<Core>,
+    pub(crate) notices: Arc<Notices>,
+}
+
+impl Descriptors {
     /// Raises BY-E915 while descriptors are short, until it is dropped.
-    pub async fn watch_descriptors(self: Arc<Self>) {
+    pub async fn watch(self: Arc<Self>) {
         let mut enough_since = None;
         loop {
             if descriptors::are_short() {
                 enough_since = None;
-                self.look_at_descriptors(true);
+                self.look(true);
             } else if descriptors::has_room_for(ROOM) {
                 // Who takes the last ones again and again is one shortage, not many.
                 let since = *enough_since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= CALM {
-                    self.look_at_descriptors(false);
+                    self.look(false);
                 }
             }
             sleep(ROUND).await;
@@ -33,13 +40,13 @@ impl Control {
     }
 
     /// One look.
-    pub(crate) fn look_at_descriptors(&self, short: bool) {
-        let node = Subject::new(SubjectKind::Node, &self.settings.node);
+    pub(crate) fn look(&self, short: bool) {
+        let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
         if short {
-            self.notice(event::DESCRIPTORS_SHORT, node, problem(descriptors::allowed().unwrap_or_default()));
+            self.notices.add(event::DESCRIPTORS_SHORT, node, problem(descriptors::allowed().unwrap_or_default()));
         } else {
             let sentence = "open files are no longer short; new connections are accepted";
-            self.settle(event::DESCRIPTORS_SHORT, node, event::DESCRIPTORS_ENOUGH, sentence);
+            self.notices.settle(event::DESCRIPTORS_SHORT, node, event::DESCRIPTORS_ENOUGH, sentence);
         }
     }
 }

@@ -3,11 +3,16 @@
 //! The kernel says what is there and who uses it; the data plane looks into those that nobody uses, exclusively and without writing.
 //! What is not surely free is not offered.
 
+mod contents;
+
+use crate::Engine;
+use crate::core::Core;
 pub(crate) use crate::machine::Found;
+use crate::machine::Machine;
 use crate::medium::{Medium, admit_path};
-use crate::{Control, Engine};
 use model::{BlockDeviceReport, BlockDeviceState, Label, Order, Refusal, Size, code};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -20,18 +25,29 @@ pub(crate) const SIZE_MIN: Size = Size::mib(64);
 /// Why a device is not free, and how to call that.
 type Judged = (BlockDeviceState, Option<String>);
 
-impl Control {
+/// Block devices of the machine that are not disks of the array.
+pub struct Devices {
+    core: Arc<Core>,
+    /// Where the kernel tells which block devices there are.
+    machine: Machine,
+}
+
+impl Devices {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, machine: Machine::default() }
+    }
+
     /// Every block device of the machine that is neither a disk nor a volume of this array.
     ///
     /// *Errors*: the machine does not say what it has. A device that cannot be looked into is told as such.
-    pub async fn block_devices(&self) -> Result<Vec<BlockDeviceReport>, Refusal> {
+    pub async fn list(&self) -> Result<Vec<BlockDeviceReport>, Refusal> {
         let machine = self.machine.clone();
         let found = tokio::task::spawn_blocking(move || machine.devices()).await;
         let found = found.map_err(|error| unreadable(&error.to_string()))?;
         let found = found.map_err(|error| unreadable(&error.to_string()))?;
         let mut looks = JoinSet::new();
         for (place, device) in self.told_of_ours(found).into_iter().enumerate() {
-            let engine = self.engine.clone();
+            let engine = self.core.engine.clone();
             looks.spawn(async move { (place, look_into(&engine, device).await) });
         }
         let mut reports = looks.join_all().await;
@@ -54,7 +70,7 @@ impl Control {
             return Err(no_offer());
         }
         let medium = Medium::at(&path).ok_or_else(no_offer)?;
-        let offered = self.block_devices().await?;
+        let offered = self.list().await?;
         let device = offered.iter().find(|device| Medium::at(&device.device) == Some(medium)).ok_or_else(no_offer)?;
         match &device.reason {
             None => Ok(()),
@@ -64,7 +80,7 @@ impl Control {
 
     /// Those that are not ours; one of which a part is ours is in use.
     fn told_of_ours(&self, found: Vec<Found>) -> Vec<Found> {
-        let state = self.state();
+        let state = self.core.state();
         let local = state.disks.iter().filter(|(_, record)| record.remote.is_none());
         let disks = local.map(|(name, record)| (format!("disk {name}"), record.path.clone()));
         let backed = state.volumes.iter().filter_map(|(name, record)| match &record.backend {

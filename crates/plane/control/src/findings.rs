@@ -1,6 +1,6 @@
 //! What will hurt, as far as the array and its settings tell it.
 
-use crate::Control;
+use crate::verdict::Status;
 use model::{
     DiskReport, Finding, Level, MeasureReport, MeasureState, MemoryReport, PoolReport, PortalReport, PortalRole,
     PortalState, Problem, Refusal, RefusedLogin, ScrubEvery, SessionKind, SessionReport, Severity, StatusReport,
@@ -10,24 +10,24 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-impl Control {
+impl Status {
     /// What was looked at, the worst first.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn findings(&self) -> Result<Vec<Finding>, Refusal> {
-        let status = self.status().await?;
+        let status = self.report().await?;
         let mut findings = vec![io(&status)];
         findings.extend(status.memory.as_ref().map(memory));
         findings.push(secrets(model::Secret::all_are_locked()));
         findings.extend(status.confinement.iter().map(measure));
         findings.extend(problems(&status));
-        findings.extend(self.pools().await?.iter().flat_map(pool));
-        let disks = self.disks().await?;
+        findings.extend(self.pools.list().await?.iter().flat_map(pool));
+        let disks = self.disks.list().await?;
         findings.extend(health(&disks));
         findings.extend(single_paths(&disks));
-        findings.extend(paths(&self.sessions().await?, &self.portals()));
-        findings.extend(self.isns_finding());
-        findings.extend(strangers(&self.refused_logins().await?));
+        findings.extend(paths(&self.sessions.list().await?, &self.access.portals()));
+        findings.extend(self.isns.finding());
+        findings.extend(strangers(&self.refused_logins.list().await?));
         findings.sort_by_key(|finding| Reverse(finding.grade));
         Ok(findings)
     }

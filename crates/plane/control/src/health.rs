@@ -4,16 +4,17 @@
 
 pub(crate) mod smart;
 
-use crate::Control;
+use crate::core::Core;
 use crate::privileged::{Privileged, Program};
 use crate::system::now;
 use model::{DiskHealth, DiskName, Refusal, Subject, event};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
@@ -28,10 +29,25 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The most that is read of an answer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-impl Control {
+/// SMART health of the disks.
+pub struct Health {
+    core: Arc<Core>,
+    known: Mutex<BTreeMap<DiskName, DiskHealth>>,
+}
+
+impl Health {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, known: Mutex::default() }
+    }
+
+    /// What is known of this disk.
+    pub(crate) fn of(&self, disk: &DiskName) -> Option<DiskHealth> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
+    }
+
     /// Asks disks for their health until the daemon stops.
-    pub async fn watch_health(self: Arc<Self>) {
-        let mut stopping = self.stopping.subscribe();
+    pub async fn watch(self: Arc<Self>) {
+        let mut stopping = self.core.stopping.subscribe();
         let mut wait = FIRST;
         loop {
             tokio::select! {
@@ -39,13 +55,14 @@ impl Control {
                 () = crate::system::stopped(&mut stopping) => return,
             }
             wait = ROUND;
-            self.look_at_health(&program()).await;
+            self.look(&program()).await;
         }
     }
 
     /// Every disk that is there was asked, and what is worse than before is an event.
-    pub(crate) async fn look_at_health(&self, program: &Path) {
+    pub(crate) async fn look(&self, program: &Path) {
         let disks: Vec<(DiskName, PathBuf)> = self
+            .core
             .state()
             .disks
             .iter()
@@ -54,20 +71,20 @@ impl Control {
             .collect();
         for (name, path) in disks {
             let Some(device) = device_of(&path) else { continue };
-            let asked = match crate::privileged(self) {
+            let asked = match self.core.privileged() {
                 Some(helper) => ask_privileged(helper, &path).await,
                 None => ask(program, &device).await,
             };
             match asked {
-                Ok(Some(health)) => self.note_health(name, health),
+                Ok(Some(health)) => self.note(name, health),
                 Ok(None) => {}
                 Err(refusal) => tracing::info!(disk = %name, %refusal, "the health of a disk is not known"),
             }
         }
     }
 
-    fn note_health(&self, name: DiskName, health: DiskHealth) {
-        let mut known = self.health.0.lock().unwrap_or_else(PoisonError::into_inner);
+    fn note(&self, name: DiskName, health: DiskHealth) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = known.insert(name.clone(), health.clone());
         drop(known);
         let news: Vec<String> = match before {
@@ -85,7 +102,7 @@ impl Control {
         } else {
             (event::DISK_WEARS, "have a spare ready")
         };
-        self.raise(code, Subject::disk(&name), format!("disk {name}: {}; {advice}", news.join(", ")));
+        self.core.raise(code, Subject::disk(&name), format!("disk {name}: {}; {advice}", news.join(", ")));
     }
 }
 

@@ -1,11 +1,11 @@
 //! What a change takes away from those who are logged in: one place that works it out for every change of access.
 //!
-//! [`Control::commit_access`](crate::Control) asks here before it commits, so that no command can pass by: who sees what follows from
+//! [`Access::commit`](crate::access::Access::commit) asks here before it commits, so that no command can pass by: who sees what follows from
 //! the state alone, and the difference of two states is what sessions lose. A session that sees nothing has nothing to lose.
 
-use crate::Control;
-use crate::control::Turn;
-use crate::parts::Consent;
+use crate::access::Access;
+use crate::access::Consent;
+use crate::core::Turn;
 use crate::state::lun_memory::Replaced;
 use crate::state::owners::Owners;
 use crate::state::{PresentationRecord, State};
@@ -20,12 +20,12 @@ const NAMED_MAX: usize = 3;
 /// The most volumes that are named for one session.
 const VOLUMES_MAX: usize = 4;
 
-impl Control {
+impl Access {
     /// Admits the change of access from one state to the next; the numbers that become other volumes.
     ///
     /// *Errors*: somebody would find another volume under a number that it knows, or sessions would lose something, and that was not
     /// confirmed.
-    pub(crate) async fn admit_access(
+    pub(crate) async fn admit(
         &self,
         _turn: &Turn<'_>,
         before: &State,
@@ -52,13 +52,13 @@ impl Control {
         if only_adds(before, next) {
             return Ok(Vec::new());
         }
-        let sessions = self.engine.sessions(Order::Sessions).await?;
+        let sessions = self.core.engine.sessions(Order::Sessions).await?;
         Ok(losses(before, next, &sessions))
     }
 
     /// The refusal to remove what is in use, with the sessions that `removal` would take something from.
     pub(crate) async fn in_use(&self, refusal: Refusal, removal: impl FnOnce(&mut State)) -> Refusal {
-        let before = self.state();
+        let before = self.core.state();
         let mut next = State::clone(&before);
         removal(&mut next);
         let losses = match self.losses(&before, &next).await {

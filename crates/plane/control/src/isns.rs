@@ -10,15 +10,17 @@ mod wanted;
 
 pub use duplicates::RENAME_TARGET;
 
-use crate::Control;
-use crate::parts::Shown;
+use crate::change::portals::Portals;
+use crate::core::Core;
+use crate::notices::Notices;
 use crate::request::SetIsns;
 use crate::system::stopped;
 use isns::{Entity, Request, Status, Tag};
 use model::{Finding, IsnsReport, IsnsServer, IsnsState, Refusal, Subject, SubjectKind, event};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use wanted::Wanted;
 
@@ -31,14 +33,46 @@ const PERIOD: Duration = Duration::from_secs(180);
 /// The shortest time between two signs of life.
 const REFRESH_MIN: Duration = Duration::from_secs(10);
 
-impl Control {
+/// What is told of it.
+#[derive(Clone, Default)]
+struct Shown {
+    state: IsnsState,
+    entity: Option<Entity>,
+    /// How many names the server was asked for that another array may have, too, or why it was not.
+    looked: Option<Result<usize, String>>,
+}
+
+/// The registration with an iSNS server.
+pub struct IsnsRegistration {
+    core: Arc<Core>,
+    notices: Arc<Notices>,
+    portals: Arc<Portals>,
+    shown: Mutex<Shown>,
+    changed: Notify,
+}
+
+impl IsnsRegistration {
+    pub(crate) fn new(core: Arc<Core>, notices: Arc<Notices>, portals: Arc<Portals>) -> Self {
+        Self { core, notices, portals, shown: Mutex::default(), changed: Notify::default() }
+    }
+
+    /// Whoever registers looks at what is wanted.
+    pub(crate) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
+    /// What is told of it now.
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How the registration is.
     #[must_use]
-    pub fn isns(&self) -> IsnsReport {
-        let Shown { state, entity, .. } = self.isns.shown().clone();
+    pub fn report(&self) -> IsnsReport {
+        let Shown { state, entity, .. } = self.shown().clone();
         let entity = entity.as_ref();
         IsnsReport {
-            server: self.state().isns,
+            server: self.core.state().isns,
             entity: self.entity_identifier(),
             state,
             targets: entity.into_iter().flat_map(|it| &it.targets).map(|target| target.name.clone()).collect(),
@@ -48,10 +82,10 @@ impl Control {
 
     /// What the iSNS server says of other arrays with our target names: that there is none, or why it is not known. Names that another array
     /// has are problems of the status.
-    pub(crate) fn isns_finding(&self) -> Option<Finding> {
-        let server = self.state().isns?;
+    pub(crate) fn finding(&self) -> Option<Finding> {
+        let server = self.core.state().isns?;
         let subject = format!("iSNS server {server}");
-        match self.isns.shown().looked.clone()? {
+        match self.shown().looked.clone()? {
             Ok(names) => Some(Finding::good(subject, format!("was asked for {names} target names of this array"))),
             Err(why) => {
                 let sentence = format!("does not say whether another array has a target name of this one: {why}");
@@ -62,26 +96,26 @@ impl Control {
 
     /// Targets are registered with this server from now on, and with none before it any more; or with none.
     ///
-    /// *Errors*: the state cannot be written. A server that does not answer is no error: it is tried again, and [`Control::isns`]
+    /// *Errors*: the state cannot be written. A server that does not answer is no error: it is tried again, and [`IsnsRegistration::report`]
     /// says how it is.
-    pub async fn set_isns(&self, request: SetIsns) -> Result<IsnsReport, Refusal> {
-        let turn = self.turn().await;
-        self.commit(&turn, |state| state.isns = request.server)?;
-        *self.isns.shown() = Shown::default();
-        self.isns.changed.notify_one();
-        Ok(self.isns())
+    pub async fn set(&self, request: SetIsns) -> Result<IsnsReport, Refusal> {
+        let turn = self.core.turn().await;
+        self.core.commit(&turn, |state| state.isns = request.server)?;
+        *self.shown() = Shown::default();
+        self.changed.notify_one();
+        Ok(self.report())
     }
 
     /// Sees to the registration until the daemon stops, and takes it back then.
     pub async fn keep_registered(self: Arc<Self>) {
-        let mut stopping = self.stopping.subscribe();
+        let mut stopping = self.core.stopping.subscribe();
         let mut registrar =
-            Registrar { control: self.clone(), known: None, period: PERIOD, due: Instant::now(), wanted: None };
+            Registrar { isns: self.clone(), known: None, period: PERIOD, due: Instant::now(), wanted: None };
         while !*stopping.borrow() {
             registrar.see_to_it().await;
             tokio::select! {
                 () = sleep(ROUND) => {}
-                () = self.isns.changed.notified() => registrar.due = Instant::now(),
+                () = self.changed.notified() => registrar.due = Instant::now(),
                 () = stopped(&mut stopping) => {}
             }
         }
@@ -91,7 +125,7 @@ impl Control {
 
 /// What is registered where.
 struct Registrar {
-    control: Arc<Control>,
+    isns: Arc<IsnsRegistration>,
     known: Option<(Wanted, Entity)>,
     /// How long the server remembers us.
     period: Duration,
@@ -103,13 +137,13 @@ struct Registrar {
 
 impl Registrar {
     async fn see_to_it(&mut self) {
-        let wanted = match self.control.state().isns {
+        let wanted = match self.isns.core.state().isns {
             None => {
                 self.take_back().await;
-                self.control.forget_duplicates();
+                self.isns.forget_duplicates();
                 return self.show(IsnsState::Off);
             }
-            Some(server) => match self.control.isns_wanted(server).await {
+            Some(server) => match self.isns.wanted(server).await {
                 Ok(wanted) => wanted,
                 // The data plane is gone, and we are soon.
                 Err(_) => return,
@@ -160,15 +194,15 @@ impl Registrar {
     }
 
     fn conclude(&mut self, server: IsnsServer, told: Result<(), String>) {
-        let was = self.control.isns.shown().state.clone();
-        let subject = Subject::new(SubjectKind::Node, &self.control.settings.node);
+        let was = self.isns.shown().state.clone();
+        let subject = Subject::new(SubjectKind::Node, &self.isns.core.settings.node);
         match told {
             Ok(()) => {
                 self.due = Instant::now() + (self.period / 3).max(REFRESH_MIN);
                 self.show(IsnsState::Registered { heard: crate::system::now() });
                 if !matches!(was, IsnsState::Registered { .. }) {
                     let sentence = format!("targets are registered with iSNS server {server}");
-                    self.control.raise(event::ISNS_REGISTERED, subject, sentence);
+                    self.isns.core.raise(event::ISNS_REGISTERED, subject, sentence);
                 }
             }
             Err(why) => {
@@ -176,7 +210,7 @@ impl Registrar {
                 self.show(IsnsState::Failing { why: why.clone() });
                 if !matches!(was, IsnsState::Failing { .. }) {
                     let sentence = format!("targets cannot be registered with iSNS server {server}: {why}");
-                    self.control.raise(event::ISNS_FAILED, subject, sentence);
+                    self.isns.core.raise(event::ISNS_FAILED, subject, sentence);
                 }
             }
         }
@@ -197,7 +231,7 @@ impl Registrar {
     }
 
     fn show(&self, state: IsnsState) {
-        let mut shown = self.control.isns.shown();
+        let mut shown = self.isns.shown();
         shown.state = state;
         shown.entity = self.known.as_ref().map(|(_, entity)| entity.clone());
     }

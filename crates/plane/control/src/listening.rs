@@ -4,7 +4,7 @@
 //! the second in which the daemon was started, so a portal that does not listen is tried again every second, as one whose link is
 //! down comes back by itself.
 
-use crate::Control;
+use crate::change::portals::Portals;
 use model::{Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, code, event};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,37 +13,37 @@ use tokio::time::sleep;
 /// How often a portal that cannot be opened is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-impl Control {
+impl Portals {
     /// Hosts are admitted as the state says, through every portal that can be opened.
-    pub(crate) async fn open_portals(&self) -> Result<(), Refusal> {
-        self.apply_access().await?;
-        let state = self.state();
+    pub(crate) async fn open_all(&self) -> Result<(), Refusal> {
+        self.access.apply().await?;
+        let state = self.core.state();
         let added = state.portals.iter().filter(|(_, record)| record.added).map(|(address, _)| address);
-        let more = added.filter(|address| !self.settings.portals.contains(address));
-        let mut wanted: Vec<SocketAddr> = self.settings.portals.iter().chain(more).copied().collect();
+        let more = added.filter(|address| !self.core.settings.portals.contains(address));
+        let mut wanted: Vec<SocketAddr> = self.core.settings.portals.iter().chain(more).copied().collect();
         // `[::]` takes IPv4 along where no other portal has that port there.
         wanted.sort_by_key(SocketAddr::is_ipv6);
         for address in wanted {
-            let portal = match self.engine.portal(Order::OpenPortal { address }).await {
+            let portal = match self.core.engine.portal(Order::OpenPortal { address }).await {
                 Ok(portal) => portal,
                 Err(refusal) => {
                     tracing::error!(portal = %address, "{refusal}");
                     let sentence = format!("{}; it is tried again every second", refusal.message);
-                    self.raise(event::PORTAL_UNUSABLE, Subject::new(SubjectKind::Portal, &address), sentence);
+                    self.core.raise(event::PORTAL_UNUSABLE, Subject::new(SubjectKind::Portal, &address), sentence);
                     let (policy, state) = (state.portal_policy(address), PortalState::Failed { why: refusal.message });
                     PortalReport { address, policy, state, also_ipv4: false, sessions: 0 }
                 }
             };
-            self.remember_portal(portal);
+            self.access.remember(portal);
         }
-        self.apply_access().await
+        self.access.apply().await
     }
 
     /// Tries portals that do not listen again every second, until the data plane is gone.
-    pub async fn keep_portals_open(self: std::sync::Arc<Self>) {
+    pub async fn keep_open(self: std::sync::Arc<Self>) {
         loop {
             sleep(AGAIN).await;
-            match self.open_failed_portals().await {
+            match self.open_failed().await {
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => tracing::warn!(%refusal, "portals that do not listen could not be tried again"),
                 Ok(()) => {}
@@ -52,34 +52,32 @@ impl Control {
     }
 
     /// Every portal that does not listen has been tried once more.
-    pub(crate) async fn open_failed_portals(&self) -> Result<(), Refusal> {
-        if !self.portals().iter().any(has_failed) {
+    pub(crate) async fn open_failed(&self) -> Result<(), Refusal> {
+        if !self.access.portals().iter().any(has_failed) {
             return Ok(());
         }
         // With the turn, so that a portal that is removed meanwhile stays removed.
-        let _turn = self.turn().await;
-        for failed in self.portals().into_iter().filter(has_failed) {
-            match self.engine.portal(Order::OpenPortal { address: failed.address }).await {
+        let _turn = self.core.turn().await;
+        for failed in self.access.portals().into_iter().filter(has_failed) {
+            match self.core.engine.portal(Order::OpenPortal { address: failed.address }).await {
                 Ok(portal) => self.tell_that_it_listens(failed.address, portal),
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
                 Err(refusal) => {
-                    self.remember_portal(PortalReport {
-                        state: PortalState::Failed { why: refusal.message },
-                        ..failed
-                    });
+                    self.access
+                        .remember(PortalReport { state: PortalState::Failed { why: refusal.message }, ..failed });
                 }
             }
         }
-        self.apply_access().await
+        self.access.apply().await
     }
 
     fn tell_that_it_listens(&self, wanted: SocketAddr, portal: PortalReport) {
         // A port of 0 is another one once it listens.
-        self.forget_portal(wanted);
-        self.remember_portal(portal);
+        self.access.forget(wanted);
+        self.access.remember(portal);
         tracing::info!(portal = %wanted, "listens now");
         let sentence = format!("portal {wanted} listens now, and takes sessions");
-        self.raise(event::PORTAL_OPENED, Subject::new(SubjectKind::Portal, &wanted), sentence);
+        self.core.raise(event::PORTAL_OPENED, Subject::new(SubjectKind::Portal, &wanted), sentence);
     }
 }
 

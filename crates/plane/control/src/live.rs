@@ -5,10 +5,12 @@
 
 mod cause;
 mod rates;
+mod watching;
 
 pub use cause::Cause;
 pub use rates::{CacheRates, DiskRates, HostRates, Moment, PortalRates, Rates, SessionRates, VolumeRates};
 
+use crate::core::Core;
 use model::Refusal;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -17,15 +19,24 @@ use tokio::sync::watch;
 /// How often is looked.
 pub const LOOK: Duration = Duration::from_secs(1);
 
-/// Everybody who watches.
-#[derive(Default)]
-pub(crate) struct Live(pub(crate) Mutex<Option<watch::Receiver<Told>>>);
+/// Rates of the last second, for everybody who watches.
+pub struct Live {
+    core: Arc<Core>,
+    /// What those who watch are told; none while nobody watches.
+    watched: Mutex<Option<watch::Receiver<Told>>>,
+}
+
+impl Live {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, watched: Mutex::default() }
+    }
+}
 
 /// The latest moment, and what hinders from telling one.
 pub(crate) type Told = Option<Result<Arc<Moment>, Refusal>>;
 
 /// Somebody who watches. Nobody else waits when it is slow: it then misses moments.
-pub struct Watching(pub(crate) watch::Receiver<Told>);
+pub struct Watching(watch::Receiver<Told>);
 
 impl Watching {
     /// The next moment; none once the daemon stops.

@@ -8,9 +8,10 @@ mod strain;
 
 pub use found::Found;
 
-use crate::Control;
+use crate::core::Core;
+use crate::notices::Notices;
 use model::{MemoryReport, Order, Problem, Refusal, Severity, Size, Subject, SubjectKind, code, event};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use strain::Strain;
 use tokio::time::sleep;
@@ -20,18 +21,30 @@ const ROUND: Duration = Duration::from_secs(2);
 /// A read cache is never smaller than this part of what it may be.
 const SMALLEST_PART: u64 = 16;
 
-impl Control {
+/// Memory of the daemon: its limit and its use.
+pub struct Memory {
+    core: Arc<Core>,
+    notices: Arc<Notices>,
+    /// How it was found and is used; none before it is watched.
+    known: Mutex<Option<MemoryReport>>,
+}
+
+impl Memory {
+    pub(crate) fn new(core: Arc<Core>, notices: Arc<Notices>) -> Self {
+        Self { core, notices, known: Mutex::default() }
+    }
+
     /// What is known of the daemon's memory.
     #[must_use]
-    pub fn memory(&self) -> Option<MemoryReport> {
-        self.memory.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn report(&self) -> Option<MemoryReport> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Shrinks the read cache of `cache_bytes` while memory is short, and lets it grow again, until the data plane is gone.
-    pub async fn watch_memory(self: Arc<Self>, found: Found, cache_bytes: u64) {
+    pub async fn watch(self: Arc<Self>, found: Found, cache_bytes: u64) {
         let mut now = cache_bytes;
         loop {
-            match self.look_at_memory(&found, cache_bytes, now).await {
+            match self.look(&found, cache_bytes, now).await {
                 Ok(next) => now = next,
                 Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                 Err(refusal) => tracing::warn!(%refusal, "the read cache could not be set to another size"),
@@ -41,14 +54,14 @@ impl Control {
     }
 
     /// One look; what the read cache may have from now on, where it had `now` of `most` bytes.
-    pub(crate) async fn look_at_memory(&self, found: &Found, most: u64, now: u64) -> Result<u64, Refusal> {
+    pub(crate) async fn look(&self, found: &Found, most: u64, now: u64) -> Result<u64, Refusal> {
         let strain = Strain::look(found);
         let next = next_bytes(most, now, &strain);
         if next != now {
-            self.engine.done(Order::SetReadCache { bytes: next }).await?;
+            self.core.engine.done(Order::SetReadCache { bytes: next }).await?;
         }
         let (limited_by, limit) = found.smallest();
-        *self.memory.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(MemoryReport {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(MemoryReport {
             machine: Size::new(found.machine),
             limit: Size::new(limit),
             limited_by: limited_by.to_owned(),
@@ -56,12 +69,12 @@ impl Control {
             cache_now: Size::new(next),
             pressure_percent: strain.waiting_percent,
         });
-        let node = Subject::new(SubjectKind::Node, &self.settings.node);
+        let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
         if next < most {
-            self.notice(event::MEMORY_SHORT, node, short(&strain, next, most, (limited_by, limit)));
+            self.notices.add(event::MEMORY_SHORT, node, short(&strain, next, most, (limited_by, limit)));
         } else {
             let sentence = format!("memory is no longer short; the read cache has {} again", Size::new(most).iec());
-            self.settle(event::MEMORY_SHORT, node, event::MEMORY_ENOUGH, &sentence);
+            self.notices.settle(event::MEMORY_SHORT, node, event::MEMORY_ENOUGH, &sentence);
         }
         Ok(next)
     }

@@ -2,22 +2,40 @@
 //!
 //! Nothing of it is kept here, so that it is seen whoever began it, and after a restart.
 
-use crate::{Control, Wanted};
+use crate::Wanted;
+use crate::change::copies::Copies;
+use crate::change::pools::Pools;
+use crate::change::scrubs::Scrubs;
+use crate::change::snapshots::Snapshots;
+use crate::change::volumes::Volumes;
+use crate::steward::Steward;
 use model::{
     Event, EventCode, GroupReport, Name, OperationId, OperationKind, OperationReport, PoolReport, Progress, Refusal,
     SanitizeReport, ScrubState, SnapshotReport, SnapshotState, Subject, SubjectKind, Timestamp, VolumeName,
     VolumeReport, code, event,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// When operations began, as the events tell it: by what began, and to whom.
 type Begins = BTreeMap<(EventCode, Subject), Timestamp>;
 
-impl Control {
+/// Long-running operations: rebuilds, scrubs, copies.
+pub struct Operations {
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) scrubs: Arc<Scrubs>,
+    pub(crate) volumes: Arc<Volumes>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) copies: Arc<Copies>,
+    pub(crate) steward: Arc<Steward>,
+}
+
+impl Operations {
     /// Everything that is under way.
-    pub async fn operations(&self) -> Result<Vec<OperationReport>, Refusal> {
-        let (pools, volumes, snapshots) = (self.pools().await?, self.volumes().await?, self.snapshots().await?);
-        let begins = begins(self.events(Wanted::default()).await);
+    pub async fn list(&self) -> Result<Vec<OperationReport>, Refusal> {
+        let (pools, volumes, snapshots) =
+            (self.pools.list().await?, self.volumes.list().await?, self.snapshots.list().await?);
+        let begins = begins(self.steward.events(Wanted::default()).await);
         let of_pools = pools.iter().flat_map(|pool| of_pool(pool, &begins));
         let of_volumes = volumes.iter().flat_map(|volume| of_volume(volume, &begins));
         let mut all: Vec<_> = of_pools.chain(of_volumes).chain(snapshots.iter().filter_map(of_snapshot)).collect();
@@ -28,8 +46,8 @@ impl Control {
     /// One operation.
     ///
     /// *Errors*: it has ended, or never was.
-    pub async fn operation(&self, id: &OperationId) -> Result<OperationReport, Refusal> {
-        self.operations().await?.into_iter().find(|operation| operation.id == *id).ok_or_else(|| {
+    pub async fn report(&self, id: &OperationId) -> Result<OperationReport, Refusal> {
+        self.list().await?.into_iter().find(|operation| operation.id == *id).ok_or_else(|| {
             let message = format!("{id} is not under way");
             Refusal::new(code::OPERATION_UNKNOWN, message, "it has ended, or see blockyard operation list")
         })
@@ -38,11 +56,11 @@ impl Control {
     /// The operation has ended before its end.
     ///
     /// *Errors*: it is not under way, or it must come to its end.
-    pub async fn cancel_operation(&self, id: &OperationId) -> Result<(), Refusal> {
-        let operation = self.operation(id).await?;
+    pub async fn cancel(&self, id: &OperationId) -> Result<(), Refusal> {
+        let operation = self.report(id).await?;
         match id.kind {
-            OperationKind::Scrub => self.stop_scrub(&id.of.parse::<Name>()?).await,
-            OperationKind::Copy => self.cancel_copy(&id.of.parse::<VolumeName>()?).await,
+            OperationKind::Scrub => self.scrubs.stop(&id.of.parse::<Name>()?).await,
+            OperationKind::Copy => self.copies.cancel(&id.of.parse::<VolumeName>()?).await,
             kind => {
                 let message = format!("{} cannot be cancelled", operation.sentence);
                 Err(Refusal::new(code::OPERATION_FIXED, message, instead(kind, &operation.subject)))

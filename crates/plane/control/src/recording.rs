@@ -3,9 +3,10 @@
 
 mod pcapng;
 
+use crate::Engine;
 use crate::request::Record;
+use crate::sessions::Sessions;
 use crate::system::stopped;
-use crate::{Control, Engine};
 use model::{Order, Recordable, Recordings, Refusal};
 use pcapng::Pcapng;
 pub use pcapng::Summary;
@@ -27,19 +28,19 @@ pub struct Recording {
     is_over: bool,
 }
 
-impl Control {
+impl Sessions {
     /// Connections are recorded from now on.
     ///
     /// *Errors*: nothing is named that could be, there is no such session, or too many recordings run.
     pub async fn record(&self, asked: Record) -> Result<Recording, Refusal> {
         let what = Recordable::one_of(asked.session, asked.from)?;
         let time = asked.time.map_or(TIME, |time| Duration::from_millis(time.millis()));
-        let number = self.engine.recording(Order::Record { what, time }).await?;
+        let number = self.core.engine.recording(Order::Record { what, time }).await?;
         let (file, unread) = Pcapng::begin(asked.bytes_max.map_or(BYTES, |size| size.bytes()));
         Ok(Recording {
             number,
-            engine: self.engine.clone(),
-            stopping: self.stopping.subscribe(),
+            engine: self.core.engine.clone(),
+            stopping: self.core.stopping.subscribe(),
             file,
             unread,
             is_over: false,

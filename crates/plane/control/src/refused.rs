@@ -3,59 +3,92 @@
 //! The data plane remembers it and control writes it down: now and then, for whoever knocks at the door does so without end,
 //! and when the daemon stops. A daemon that is killed forgets what happened in the last [`EVERY`].
 
-use crate::Control;
-use crate::parts::Written;
+use crate::core::Core;
 use model::{Order, Refusal, RefusedLogin, code};
+use std::sync::Arc;
+use std::time::Duration;
 use tokio::time::Instant;
 
 /// The document that it stands in.
 const DOCUMENT: &str = "refused-logins";
 
-impl Control {
+/// How often it is written at most.
+const EVERY: Duration = Duration::from_secs(60);
+
+/// What was written down, and when somebody looked whether there is more.
+#[derive(Default)]
+struct Written {
+    logins: Vec<RefusedLogin>,
+    looked: Option<Instant>,
+}
+
+impl Written {
+    /// True when somebody should look again.
+    fn is_due(&self, now: Instant) -> bool {
+        self.looked.is_none_or(|looked| now.duration_since(looked) >= EVERY)
+    }
+}
+
+/// Denied logins, and what was written down of them.
+pub struct RefusedLogins {
+    core: Arc<Core>,
+    written: tokio::sync::Mutex<Written>,
+}
+
+impl RefusedLogins {
+    pub(crate) fn new(core: Arc<Core>) -> Self {
+        Self { core, written: tokio::sync::Mutex::default() }
+    }
+
     /// The data plane knows who was not let in before it was started. What cannot be read is forgotten.
     ///
     /// *Errors*: the data plane is gone.
-    pub(crate) async fn remember_refused(&self) -> Result<(), Refusal> {
-        let logins = self.kept_refused().unwrap_or_else(|refusal| {
+    pub(crate) async fn remember(&self) -> Result<(), Refusal> {
+        let logins = self.kept().unwrap_or_else(|refusal| {
             tracing::warn!(%refusal, "who was not let in before is forgotten");
             Vec::new()
         });
         if logins.is_empty() {
             return Ok(());
         }
-        self.engine.done(Order::RememberRefused(logins.clone())).await?;
-        self.refused.lock().await.logins = logins;
+        self.core.engine.done(Order::RememberRefused(logins.clone())).await?;
+        self.written.lock().await.logins = logins;
         Ok(())
     }
 
     /// Who was not let in is written down, if that was not looked at just now.
-    pub(crate) async fn note_refused(&self) -> Result<(), Refusal> {
-        let mut written = self.refused.lock().await;
-        if written.is_due(Instant::now()) { self.write_refused(&mut written).await } else { Ok(()) }
+    pub(crate) async fn note(&self) -> Result<(), Refusal> {
+        let mut written = self.written.lock().await;
+        if written.is_due(Instant::now()) { self.write(&mut written).await } else { Ok(()) }
     }
 
     /// Who was not let in until now is written down.
-    pub(crate) async fn note_refused_at_last(&self) -> Result<(), Refusal> {
-        let mut written = self.refused.lock().await;
-        self.write_refused(&mut written).await
+    pub(crate) async fn note_at_last(&self) -> Result<(), Refusal> {
+        let mut written = self.written.lock().await;
+        self.write(&mut written).await
     }
 
-    fn kept_refused(&self) -> Result<Vec<RefusedLogin>, Refusal> {
-        let Some(kept) = self.document(DOCUMENT)? else { return Ok(Vec::new()) };
+    fn kept(&self) -> Result<Vec<RefusedLogin>, Refusal> {
+        let Some(kept) = self.core.document(DOCUMENT)? else { return Ok(Vec::new()) };
         serde_json::from_value(kept).map_err(|error| unreadable(&error))
     }
 
-    async fn write_refused(&self, written: &mut Written) -> Result<(), Refusal> {
-        let logins = self.refused_logins().await?;
+    async fn write(&self, written: &mut Written) -> Result<(), Refusal> {
+        let logins = self.list().await?;
         written.looked = Some(Instant::now());
         if logins != written.logins {
-            self.keep_document(
+            self.core.keep_document(
                 DOCUMENT,
                 serde_json::to_value(&logins).expect("it has no map with other keys than text"),
             )?;
             written.logins = logins;
         }
         Ok(())
+    }
+
+    /// Who was not let in lately, and has not come in since.
+    pub async fn list(&self) -> Result<Vec<RefusedLogin>, Refusal> {
+        self.core.engine.refused(Order::RefusedLogins).await
     }
 }
 

@@ -4,7 +4,8 @@
 //! Metadata of pools has its space from the beginning; what hosts write to blocks that were never written has not. So file
 //! systems without room are told of before that is needed.
 
-use crate::Control;
+use crate::core::Core;
+use crate::notices::Notices;
 use model::{Backend, Problem, Severity, Size, Subject, SubjectKind, event};
 use rustix::fs::{StatVfsMountFlags, statvfs};
 use std::collections::BTreeMap;
@@ -36,34 +37,40 @@ struct Below {
     files: Vec<Subject>,
 }
 
-impl Control {
+/// Free space of the file systems below disks and volumes that are files.
+pub struct Room {
+    pub(crate) core: Arc<Core>,
+    pub(crate) notices: Arc<Notices>,
+}
+
+impl Room {
     /// Tells of file systems without room below disks and volumes, until it is dropped.
-    pub async fn watch_room(self: Arc<Self>) {
+    pub async fn watch(self: Arc<Self>) {
         loop {
-            self.look_below().await;
+            self.look().await;
             sleep(ROUND).await;
         }
     }
 
     /// One look.
-    pub(crate) async fn look_below(&self) {
+    pub(crate) async fn look(&self) {
         let files = self.in_files();
         // A file system over the network may not answer for long.
         let Ok(found) = tokio::task::spawn_blocking(move || below(files)).await else { return };
         let short: Vec<&Below> = found.iter().filter(|below| below.is_short()).collect();
         for below in &short {
-            self.notice(event::FILE_SYSTEM_FULL, below.files[0].clone(), below.problem());
+            self.notices.add(event::FILE_SYSTEM_FULL, below.files[0].clone(), below.problem());
         }
-        let noticed = self.noticed.all().into_keys().filter(|(code, _)| *code == event::FILE_SYSTEM_FULL);
+        let noticed = self.notices.all().into_keys().filter(|(code, _)| *code == event::FILE_SYSTEM_FULL);
         for (code, subject) in noticed.filter(|(_, subject)| short.iter().all(|below| below.files[0] != *subject)) {
             let sentence = format!("the file system of {} {} has room again", subject.kind.as_str(), subject.name);
-            self.settle(code, subject, event::FILE_SYSTEM_ROOM, &sentence);
+            self.notices.settle(code, subject, event::FILE_SYSTEM_ROOM, &sentence);
         }
     }
 
     /// The disks of pools and the volumes that may be files.
     fn in_files(&self) -> Vec<InFile> {
-        let state = self.state();
+        let state = self.core.state();
         let disks = state.disks.iter().filter(|(_, disk)| disk.id.is_some() && disk.remote.is_none());
         let disks = disks.map(|(name, disk)| InFile { subject: Subject::disk(name), path: disk.path.clone().into() });
         let volumes = state.volumes.iter().filter_map(|(name, volume)| match &volume.backend {

@@ -1,5 +1,6 @@
 //! What the array should be, as far as its disks do not know it themselves.
 
+mod disks;
 pub(crate) mod lun_memory;
 pub(crate) mod owners;
 
@@ -14,6 +15,9 @@ use model::{
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+
+/// The name of the target that is there from the first start on.
+pub(crate) const DEFAULT_TARGET: &str = "default";
 
 /// The desired state: one value, replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,11 +1,18 @@
 //! What is done without being asked: events are written down, and lost members are seen to.
 
+use crate::Wanted;
+use crate::change::disks::Disks;
+use crate::change::pools::Pools;
+use crate::change::remote::RemoteDisks;
+use crate::change::scrubs::Scrubs;
+use crate::change::spares::{Spares, Vigil};
+use crate::core::Core;
+use crate::refused::RefusedLogins;
 use crate::system::now;
 use crate::verdict::of_stalled;
-use crate::{Control, Wanted};
 use model::{
-    DiskName, DiskState, Event, EventCode, Name, Order, PoolReport, PoolState, Problem, Raised, Refusal, Report,
-    Subject, SubjectKind, Timestamp, code, event,
+    DiskName, DiskState, Event, Name, Order, PoolReport, PoolState, Problem, Raised, Refusal, Report, Subject,
+    SubjectKind, Timestamp, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +29,36 @@ const BURST_PAUSE: Duration = Duration::from_millis(100);
 /// What the system's clock may be off from one that nobody sets, between two looks, before it counts as set.
 const STEP_SECONDS: u64 = 30;
 
-impl Control {
+/// What the steward has seen in its last round.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pools: BTreeMap<Name, PoolState>,
+    vigil: Vigil,
+    /// The version of the state that the disks of pools have a copy of.
+    copied: u64,
+    /// True where the state folder was not the one that was opened.
+    replaced: bool,
+    /// Disks that did not answer.
+    stalled: BTreeSet<DiskName>,
+    /// When all of the array was looked at last.
+    pub(crate) looked: Option<Instant>,
+    /// Remote disks that were lost, and when it was tried last to bring them back.
+    returning: BTreeMap<DiskName, Instant>,
+}
+
+/// Work that is done without an order, in rounds.
+pub struct Steward {
+    pub(crate) core: Arc<Core>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) spares: Arc<Spares>,
+    pub(crate) scrubs: Arc<Scrubs>,
+    pub(crate) remote_disks: Arc<RemoteDisks>,
+    pub(crate) refused_logins: Arc<RefusedLogins>,
+    pub(crate) seen: tokio::sync::Mutex<Seen>,
+}
+
+impl Steward {
     /// Sees to the array until the data plane is gone.
     pub async fn tend(self: Arc<Self>) {
         let mut heard: Result<_, Refusal> = Ok(Vec::new());
@@ -45,7 +81,11 @@ impl Control {
             }
             let later = Clock { wall: now(), steady: Instant::now() };
             if let Some(sentence) = clock.step_to(&later) {
-                self.raise(event::CLOCK_STEPPED, Subject::new(SubjectKind::Node, &self.settings.node), sentence);
+                self.core.raise(
+                    event::CLOCK_STEPPED,
+                    Subject::new(SubjectKind::Node, &self.core.settings.node),
+                    sentence,
+                );
             }
             clock = later;
             let quiet_since = Instant::now();
@@ -65,7 +105,7 @@ impl Control {
 
     /// What has happened since this was asked last, as soon as something has.
     pub async fn hear(&self) -> Result<Vec<Raised>, Refusal> {
-        match self.engine.ask(Order::NextEvents).await? {
+        match self.core.engine.ask(Order::NextEvents).await? {
             Report::Events(raised) => Ok(raised),
             other => Err(crate::engine::unexpected(&other)),
         }
@@ -76,7 +116,7 @@ impl Control {
     pub async fn look_after(&self, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut seen = self.seen.lock().await;
         let is_news = raised.is_empty() || raised.iter().any(|raised| concerns_disks(raised.subject.kind));
-        if let Err(refusal) = self.events.add(&self.store, raised) {
+        if let Err(refusal) = self.core.events.add(&self.core.store, raised) {
             // A disk that dies meanwhile has its spare all the same.
             tracing::error!(%refusal, "what happened could not be written down");
         }
@@ -85,56 +125,44 @@ impl Control {
         }
         seen.looked = Some(Instant::now());
         self.note_replaced(&mut seen.replaced);
-        let pools = self.pools().await?;
+        let pools = self.pools.list().await?;
         self.note_pool_states(&pools, &mut seen.pools);
         self.note_stalled(&pools, &mut seen.stalled).await?;
-        if self.store.serves_older() {
+        if self.core.store.serves_older() {
             // An older version may call a disk a spare that holds data since.
-            return self.note_refused().await;
+            return self.refused_logins.note().await;
         }
         self.keep_copies(&mut seen.copied).await;
-        crate::change::remote::return_lost(self, &mut seen.returning).await?;
-        self.place_spares(&mut seen.vigil).await?;
-        self.note_pool_states(&self.pools().await?, &mut seen.pools);
-        let scrubs = self.see_to_scrubs(now()).await;
-        scrubs.and(self.note_refused().await)
+        self.remote_disks.return_lost(&mut seen.returning).await?;
+        self.spares.place(&mut seen.vigil).await?;
+        self.note_pool_states(&self.pools.list().await?, &mut seen.pools);
+        let scrubs = self.scrubs.run_due(now()).await;
+        scrubs.and(self.refused_logins.note().await)
     }
 
     /// What has happened, oldest first, and what was made of it.
     pub async fn events(&self, wanted: Wanted) -> Vec<Event> {
         let _seen = self.seen.lock().await;
-        self.events.list(wanted)
-    }
-
-    /// As the control plane's own events: for what its doors notice.
-    pub fn tell(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
-        self.raise(code, subject, sentence);
-    }
-
-    /// It has happened now, and is written down.
-    pub(crate) fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
-        if let Err(refusal) = self.events.add(&self.store, vec![Raised::new(now(), code, subject, sentence)]) {
-            tracing::error!(%refusal, "an event could not be written down");
-        }
+        self.core.events.list(wanted)
     }
 
     /// A state folder that was deleted, moved or replaced since the last look is an event.
     fn note_replaced(&self, was_replaced: &mut bool) {
-        let replaced = self.hold().filter(|refusal| refusal.code == code::STATE_REPLACED);
+        let replaced = self.core.hold().filter(|refusal| refusal.code == code::STATE_REPLACED);
         if let Some(refusal) = replaced.as_ref().filter(|_| !*was_replaced) {
-            let node = Subject::new(SubjectKind::Node, &self.settings.node);
-            self.raise(event::STATE_REPLACED, node, refusal.message.clone());
+            let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
+            self.core.raise(event::STATE_REPLACED, node, refusal.message.clone());
         }
         *was_replaced = replaced.is_some();
     }
 
     /// The disks of all pools have a copy of the state as it is: for who loses its folder, and never read by the daemon.
     async fn keep_copies(&self, copied: &mut u64) {
-        if *copied == self.store.version() || self.state().pools.is_empty() {
+        if *copied == self.core.store.version() || self.core.state().pools.is_empty() {
             return;
         }
-        let Some((version, bytes)) = self.store.file_of_present() else { return };
-        if let Err(refusal) = self.engine.done(Order::KeepState { version, bytes: bytes.into() }).await {
+        let Some((version, bytes)) = self.core.store.file_of_present() else { return };
+        if let Err(refusal) = self.core.engine.done(Order::KeepState { version, bytes: bytes.into() }).await {
             tracing::warn!(%refusal, "the disks of pools have no copy of the latest state");
         }
         *copied = version;
@@ -142,12 +170,12 @@ impl Control {
 
     /// A disk that does not answer, and one that does so again, is an event.
     async fn note_stalled(&self, pools: &[PoolReport], seen: &mut BTreeSet<DiskName>) -> Result<(), Refusal> {
-        let disks = self.disks().await?;
+        let disks = self.disks.list().await?;
         let stalled = disks.iter().filter_map(|disk| Some((disk.name.clone()?, of_stalled(disk, pools)?)));
         let stalled: BTreeMap<DiskName, Problem> = stalled.collect();
         for (name, problem) in stalled.iter().filter(|(name, _)| !seen.contains(*name)) {
             let sentence = format!("disk {name} does not answer: {}", problem.meaning);
-            self.raise(event::DISK_STALLED, Subject::disk(name), sentence);
+            self.core.raise(event::DISK_STALLED, Subject::disk(name), sentence);
         }
         // One that its pool has given up no longer waits, and has not answered.
         let serves = |name: &&DiskName| {
@@ -155,7 +183,7 @@ impl Control {
             disk.is_some_and(|disk| !matches!(disk.state, DiskState::Failed | DiskState::Missing))
         };
         for name in seen.iter().filter(|name| !stalled.contains_key(*name)).filter(serves) {
-            self.raise(event::DISK_ANSWERS, Subject::disk(name), format!("disk {name} answers again"));
+            self.core.raise(event::DISK_ANSWERS, Subject::disk(name), format!("disk {name} answers again"));
         }
         *seen = stalled.into_keys().collect();
         Ok(())
@@ -187,7 +215,7 @@ impl Control {
                     (event::POOL_UNOPENED, sentence)
                 }
             };
-            self.raise(code, Subject::pool(name), sentence);
+            self.core.raise(code, Subject::pool(name), sentence);
         }
         seen.retain(|name, _| pools.iter().any(|pool| pool.name == *name));
     }

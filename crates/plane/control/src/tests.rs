@@ -79,16 +79,16 @@ impl Array {
     /// Makes and adds disks `d0`… of 512 MiB.
     pub async fn add_disks(&self, names: &[&str]) {
         for name in names {
-            self.control.add_disk(new_disk(&self.folder(), name, Size::mib(512))).await.expect("a disk");
+            self.control.disks.add(new_disk(&self.folder(), name, Size::mib(512))).await.expect("a disk");
         }
     }
 
     pub async fn create_pool(&self, name: &str, level: Level, disks: &[&str]) -> Result<PoolReport, Refusal> {
-        self.control.create_pool(new_pool(name, level, disks)).await
+        self.control.pools.create(new_pool(name, level, disks)).await
     }
 
     pub async fn create_volume(&self, name: &str, size: Size) -> Result<VolumeReport, Refusal> {
-        self.control.create_volume(new_volume(name, Some(size))).await
+        self.control.volumes.create(new_volume(name, Some(size))).await
     }
 
     /// Four disks, a RAID-6 pool `tank`, a volume `tank/vm1`, a host `web` that sees it.
@@ -96,8 +96,8 @@ impl Array {
         self.add_disks(&["d0", "d1", "d2", "d3"]).await;
         self.create_pool("tank", Level::Raid6, &["d0", "d1", "d2", "d3"]).await.expect("a pool");
         self.create_volume("tank/vm1", Size::mib(8)).await.expect("a volume");
-        self.control.add_host(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
-        self.control.present(new_presentation("tank/vm1", "web")).await.expect("a presentation");
+        self.control.hosts.add(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
+        self.control.presentations.present(new_presentation("tank/vm1", "web")).await.expect("a presentation");
     }
 }
 

@@ -7,16 +7,42 @@ mod problems;
 pub use conditions::{Condition, Conditions};
 pub(crate) use problems::{of_stalled, spare_failures};
 
-use crate::Control;
+use crate::access::Access;
+use crate::change::disks::Disks;
+use crate::change::pools::Pools;
+use crate::change::portals::Portals;
+use crate::change::volumes::Volumes;
+use crate::core::Core;
+use crate::isns::IsnsRegistration;
+use crate::memory::Memory;
+use crate::notices::Notices;
+use crate::refused::RefusedLogins;
+use crate::sessions::Sessions;
 use model::{EngineReport, Order, PoolReport, Problem, Refusal, Severity, Size, StatusReport};
 use problems::of_drained;
+use std::sync::Arc;
 
-impl Control {
+/// The status of the array: problems, conditions, findings.
+pub struct Status {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) notices: Arc<Notices>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) volumes: Arc<Volumes>,
+    pub(crate) portals: Arc<Portals>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) refused_logins: Arc<RefusedLogins>,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) isns: Arc<IsnsRegistration>,
+}
+
+impl Status {
     /// How the whole array is.
     ///
     /// *Errors*: the data plane is gone.
-    pub async fn status(&self) -> Result<StatusReport, Refusal> {
-        let engine = self.engine.status(Order::Status).await?;
+    pub async fn report(&self) -> Result<StatusReport, Refusal> {
+        let engine = self.core.engine.status(Order::Status).await?;
         let snapshot = self.snapshot().await?;
         let problems: Vec<Problem> = snapshot.conditions().into_iter().map(|condition| condition.problem).collect();
         let notices: Vec<Problem> =
@@ -25,7 +51,7 @@ impl Control {
         let pools = &snapshot.pools;
         let total = |amount: fn(&PoolReport) -> Size| Size::new(pools.iter().map(|pool| amount(pool).bytes()).sum());
         Ok(StatusReport {
-            node: self.settings.node.clone(),
+            node: self.core.settings.node.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             severity: problems.first().map_or(Severity::Good, |problem| problem.severity),
             verdict: verdict(&problems, &notices),
@@ -34,10 +60,10 @@ impl Control {
             used: total(|pool| pool.used),
             disks: count(snapshot.disks.len()),
             volumes: count(snapshot.volumes),
-            hosts: count(self.state().hosts.len()),
+            hosts: count(self.core.state().hosts.len()),
             engine: EngineReport { ..engine },
-            memory: self.memory(),
-            confinement: self.confinement.measures.clone(),
+            memory: self.memory.report(),
+            confinement: self.core.measures(),
             problems,
             notices,
         })

@@ -115,7 +115,7 @@ fn login_that_was_refused_is_known_after_a_restart_until_it_comes_in() {
         let (node, host) = furnished(&sim, 1).await;
         drop(host);
         let stranger = Login { host: "stranger", unproven: true, ..Login::of("stranger", 0) };
-        let told = async |node: &Node| node.control.refused_logins().await.unwrap();
+        let told = async |node: &Node| node.control.refused_logins.list().await.unwrap();
         for _ in 0..2 {
             Host::refused(&sim, &stranger).await;
         }
@@ -128,7 +128,7 @@ fn login_that_was_refused_is_known_after_a_restart_until_it_comes_in() {
         let node = node.restarted(1).await;
         assert_eq!(told(&node).await[0].times, 3);
         let add_initiators = vec![initiator("stranger").parse().unwrap()];
-        node.control.change_host(&name("web"), HostChange { add_initiators, ..HostChange::default() }).await.unwrap();
+        node.control.hosts.change(&name("web"), HostChange { add_initiators, ..HostChange::default() }).await.unwrap();
         assert!(Host::is_let_in(&sim, &stranger).await);
         assert_eq!(told(&node).await, []);
         assert_eq!(told(&node.restarted(1).await).await, []);

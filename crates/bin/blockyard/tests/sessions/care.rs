@@ -33,7 +33,7 @@ fn fill(block: u64) -> u8 {
 async fn scrubbed(sim: &Sim, node: &Node, repairs: bool) -> ScrubReport {
     // Each is known by the second in which it began.
     sim.sleep(Duration::from_secs(2)).await;
-    node.control.start_scrub(&name("tank"), StartScrub { repairs }).await.unwrap();
+    node.control.scrubs.start(&name("tank"), StartScrub { repairs }).await.unwrap();
     loop {
         match node.pool().await.scrub {
             Some(scrub) if !scrub.state.runs() => return scrub,
@@ -79,11 +79,11 @@ fn rebuild_that_could_not_read_everything_says_at_its_end_what_is_lost() {
         while !node.codes().await.contains(&event::REBUILD_ENDED) {
             sim.sleep(Duration::from_millis(100)).await;
         }
-        let told = node.control.events(control::Wanted::default()).await;
+        let told = node.control.steward.events(control::Wanted::default()).await;
         let lost = told.iter().find(|told| told.code == event::BLOCKS_LOST).expect("nobody has to read it for that");
         assert!(lost.sentence.contains("4 KiB of disk s0 of pool tank could not be rebuilt"), "{}", lost.sentence);
-        node.control.look_after(Vec::new()).await.unwrap();
-        let status = node.control.status().await.unwrap();
+        node.control.steward.look_after(Vec::new()).await.unwrap();
+        let status = node.control.status.report().await.unwrap();
         assert_eq!(status.severity, model::Severity::Critical, "{}", status.verdict);
     });
 }
@@ -111,7 +111,7 @@ fn scrub_finds_what_a_disk_cannot_read_and_puts_it_right() {
         }
         let told = node.codes().await;
         assert!(told.contains(&event::SCRUB_ENDED), "{told:?}");
-        assert_eq!(node.control.scrubs(&name("tank")).await.unwrap().len(), 3, "all are remembered");
+        assert_eq!(node.control.scrubs.list(&name("tank")).await.unwrap().len(), 3, "all are remembered");
     });
 }
 
@@ -135,7 +135,7 @@ fn scrub_counts_what_disagrees_and_repairs_it_when_told() {
 fn repair_waits_while_it_is_paused_and_goes_on_as_it_was_set() {
     Sim::new(13).run(async move |sim| {
         let (node, disks, mut host) = filled_with(&sim, &["s0"], true).await;
-        node.control.pause_pool(&name("tank"), true).await.unwrap();
+        node.control.pools.pause(&name("tank"), true).await.unwrap();
         disks[0].fail();
         host.write(0, 0xaa).await;
         sim.sleep(Duration::from_secs(60)).await;
@@ -145,14 +145,14 @@ fn repair_waits_while_it_is_paused_and_goes_on_as_it_was_set() {
         // A rate that makes the rest last for about a minute.
         let total = pool.rebuild().unwrap().total_bytes;
         let settings = [("rebuild.max".to_owned(), format!("{}B/s", total / 60))].into();
-        node.control.set_pool(&name("tank"), PoolSettings { settings }).await.unwrap();
-        node.control.pause_pool(&name("tank"), false).await.unwrap();
+        node.control.pools.set(&name("tank"), PoolSettings { settings }).await.unwrap();
+        node.control.pools.pause(&name("tank"), false).await.unwrap();
         let resumed = sim.now();
         sim.sleep(Duration::from_secs(20)).await;
         let progress = node.pool().await.rebuild().expect("it runs");
         assert!((15..50).contains(&progress.percent()), "{progress:?}");
         let settings = [("rebuild.max".to_owned(), "off".to_owned())].into();
-        node.control.set_pool(&name("tank"), PoolSettings { settings }).await.unwrap();
+        node.control.pools.set(&name("tank"), PoolSettings { settings }).await.unwrap();
         while node.state().await != PoolState::Healthy {
             sim.sleep(Duration::from_millis(100)).await;
             assert!(sim.now().since(resumed) < Duration::from_secs(50), "what was set holds at once");
@@ -164,18 +164,18 @@ fn repair_waits_while_it_is_paused_and_goes_on_as_it_was_set() {
 fn disk_is_described_lit_and_let_blink_while_its_pool_serves() {
     Sim::new(14).run(async move |sim| {
         let (node, disks, mut host) = filled(&sim, &[]).await;
-        let identity = node.control.disk_report(&name("d1")).await.unwrap().identity;
+        let identity = node.control.disks.report(&name("d1")).await.unwrap().identity;
         assert_eq!(identity.model.as_deref(), Some("Simulated disk"));
-        let refusal = node.control.locate_disk(&name("d1"), Locate::On).await.unwrap_err();
+        let refusal = node.control.disks.locate(&name("d1"), Locate::On).await.unwrap_err();
         assert_eq!(refusal.code, code::DISK_NO_LIGHT);
         disks[1].set_facts(DiskFacts { has_light: true, ..DiskFacts::default() });
-        node.control.locate_disk(&name("d1"), Locate::On).await.unwrap();
+        node.control.disks.locate(&name("d1"), Locate::On).await.unwrap();
         assert!(disks[1].is_lit() && !disks[0].is_lit());
-        node.control.locate_disk(&name("d1"), Locate::Off).await.unwrap();
+        node.control.disks.locate(&name("d1"), Locate::Off).await.unwrap();
         assert!(!disks[1].is_lit());
 
         let before = [0, 1].map(|disk: usize| disks[disk].counts().reads);
-        node.control.locate_disk(&name("d1"), Locate::Blink { seconds: 3 }).await.unwrap();
+        node.control.disks.locate(&name("d1"), Locate::Blink { seconds: 3 }).await.unwrap();
         sim.sleep(Duration::from_secs(2)).await;
         assert_eq!(host.read(7).await, [fill(7); 512]);
         sim.sleep(Duration::from_secs(2)).await;
@@ -192,12 +192,12 @@ fn pool_is_exported_whole_and_imported_with_all_that_was_written() {
         let (node, disks, mut host) = filled(&sim, &[]).await;
         let volume = "tank/vm1".parse().unwrap();
         let seen = Unpresent { volume, host: name("web"), target: None, force: true };
-        node.control.unpresent(&seen).await.unwrap();
-        node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
-        assert!(node.control.pools().await.unwrap().is_empty());
+        node.control.presentations.unpresent(&seen).await.unwrap();
+        node.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
+        assert!(node.control.pools.list().await.unwrap().is_empty());
         // Whoever has the disks now may do with them what he likes.
         disks.iter().for_each(|disk| disk.crash(Crash::NoneLanded));
-        node.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
+        node.control.pools.import(&name("tank"), ImportPool::default()).await.unwrap();
         assert!(!node.codes().await.contains(&event::RESYNC_BEGAN), "it was closed cleanly");
         node.show().await;
         while host.test_unit_ready().await.is_some() {}
@@ -213,14 +213,15 @@ fn pool_that_is_closed_without_its_disks_is_closed_and_says_what_is_not_in_order
         let (node, disks, _host) = filled_with(&sim, &[], true).await;
         node.hide("tank/vm1").await;
         disks.iter().for_each(DiskHandle::fail);
-        node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
-        assert!(node.control.pools().await.unwrap().is_empty());
+        node.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
+        assert!(node.control.pools.list().await.unwrap().is_empty());
         sim.sleep(Duration::from_secs(1)).await;
         assert!(node.codes().await.contains(&event::POOL_UNCLEAN));
         disks.iter().for_each(DiskHandle::revive);
         assert_eq!(
             node.control
-                .import_pool(&name("tank"), ImportPool { force: true, ..ImportPool::default() })
+                .pools
+                .import(&name("tank"), ImportPool { force: true, ..ImportPool::default() })
                 .await
                 .unwrap()
                 .volumes,
@@ -241,12 +242,12 @@ fn pool_grows_by_a_group_while_hosts_use_it() {
         let before = node.pool().await;
         let disks = ["e0", "e1"].map(name).to_vec();
         let group = NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, member_size: None, disks };
-        let pool = node.control.add_group(&name("tank"), AddGroup { group, force: false }).await.unwrap();
+        let pool = node.control.pools.add_group(&name("tank"), AddGroup { group, force: false }).await.unwrap();
         assert_eq!((pool.groups.len(), pool.state), (2, PoolState::Healthy));
         assert_eq!(pool.size.bytes() - before.size.bytes(), 128 << 20);
         // More than the first group has left.
         let size = Some(Size::new(pool.free().bytes() - (64 << 20)));
-        node.control.create_volume(NewVolume::new("tank/vm2".parse().unwrap(), size)).await.unwrap();
+        node.control.volumes.create(NewVolume::new("tank/vm2".parse().unwrap(), size)).await.unwrap();
         assert_eq!(host.read(9).await, [fill(9); 512]);
         assert!(node.codes().await.contains(&event::POOL_GREW));
         // Both groups say whose the pool is, and are found again.

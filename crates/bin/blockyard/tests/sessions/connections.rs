@@ -95,13 +95,13 @@ fn portal_that_closes_takes_its_connections_and_leaves_the_session() {
         drop(first);
         let other = SocketAddr::new(portal().ip(), 4001);
         let new = NewPortal { address: PortalAddress(other), settings: Default::default() };
-        node.control.add_portal(new).await.unwrap();
+        node.control.portals.add(new).await.unwrap();
         let login = Login::of(OPEN, 7);
         let mut first = Host::login(&sim, &login).await;
         first.take_attention().await;
         let mut second = first.another(&login, 1, 2, other).await.unwrap();
         second.write(5, 0x33).await;
-        node.control.remove_portal(PortalAddress(other), Removal { force: true }).await.unwrap();
+        node.control.portals.remove(PortalAddress(other), Removal { force: true }).await.unwrap();
         let told = second.until_told_and_closed().await;
         assert_eq!(told, AsyncEvent::ConnectionDropped { cid: 1, time2wait_s: 0, time2retain_s: 0 });
         assert_eq!(first.another(&login, 2, 3, portal()).await.unwrap().read(5).await, [0x33; 512]);

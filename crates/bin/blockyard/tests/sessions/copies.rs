@@ -25,12 +25,12 @@ async fn two_pools(sim: &Sim, shards: usize) -> (Node, Vec<DiskHandle>, Host) {
     let groups =
         vec![NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, member_size: None, disks: members }];
     let fast = NewPool { name: name("fast"), groups, force: false, spares: Vec::new(), spread: false };
-    node.control.create_pool(fast).await.unwrap();
+    node.control.pools.create(fast).await.unwrap();
     let new = NewVolume {
         provision: Some(Provision::Thin),
         ..NewVolume::new("tank/db".parse().unwrap(), Some(Size::mib(64)))
     };
-    node.control.create_volume(new).await.unwrap();
+    node.control.volumes.create(new).await.unwrap();
     node.show_as("tank/db", 1).await;
     host.address(1);
     while host.test_unit_ready().await.is_some() {}
@@ -42,16 +42,16 @@ async fn two_pools(sim: &Sim, shards: usize) -> (Node, Vec<DiskHandle>, Host) {
 
 async fn copy(node: &Node, source: &str, target: &str) -> Result<VolumeReport, Refusal> {
     let (source, name) = (source.parse().unwrap(), target.parse().unwrap());
-    node.control.copy_volume(NewCopy { source, name }).await
+    node.control.copies.start(NewCopy { source, name }).await
 }
 
 async fn slowly(node: &Node, rate: &str) {
     let settings = [("rebuild.max".to_owned(), rate.to_owned())].into();
-    node.control.set_pool(&name("tank"), PoolSettings { settings }).await.unwrap();
+    node.control.pools.set(&name("tank"), PoolSettings { settings }).await.unwrap();
 }
 
 async fn found(node: &Node, volume: &str) -> Option<VolumeReport> {
-    node.control.volume_report(&volume.parse().unwrap()).await.ok()
+    node.control.volumes.report(&volume.parse().unwrap()).await.ok()
 }
 
 /// Waits until nothing is copied to the volume any more.
@@ -76,7 +76,7 @@ async fn check(host: &mut Host, lun: u64, changed: u64) {
 }
 
 async fn used(node: &Node, pool: &str) -> u64 {
-    node.control.pool_report(&name(pool)).await.unwrap().used.bytes()
+    node.control.pools.report(&name(pool)).await.unwrap().used.bytes()
 }
 
 #[test]
@@ -112,17 +112,20 @@ fn copy_to_another_pool_is_of_one_instant_while_hosts_write_and_nobody_sees_half
                 groups: Vec::new(),
                 force: false,
             };
-            copying(node.control.present(presented).await.unwrap_err());
-            copying(node.control.delete_volume(&volume(), Removal::default()).await.unwrap_err());
-            copying(node.control.resize_volume(&volume(), Resize { size: Size::mib(128) }).await.unwrap_err());
+            copying(node.control.presentations.present(presented).await.unwrap_err());
+            copying(node.control.volumes.delete(&volume(), Removal::default()).await.unwrap_err());
+            copying(node.control.volumes.resize(&volume(), Resize { size: Size::mib(128) }).await.unwrap_err());
             let snapshots = NewSnapshots { volumes: vec![volume()], name: name("s"), lock: SnapshotLock::Open.into() };
-            copying(node.control.create_snapshots(snapshots).await.unwrap_err());
+            copying(node.control.snapshots.create(snapshots).await.unwrap_err());
             copying(copy(&node, "fast/db", "fast/two").await.unwrap_err());
-            copying(node.control.export_pool(&name("fast"), Removal::default()).await.unwrap_err());
+            copying(node.control.pools.export(&name("fast"), Removal::default()).await.unwrap_err());
             assert_eq!(copy(&node, "tank/db", "fast/db").await.unwrap_err().code, code::NAME_TAKEN);
             node.hide("tank/db").await;
-            copying(node.control.delete_volume(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap_err());
-            assert!(node.control.snapshots().await.unwrap().is_empty(), "what the copy is made of is nobody's to name");
+            copying(node.control.volumes.delete(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap_err());
+            assert!(
+                node.control.snapshots.list().await.unwrap().is_empty(),
+                "what the copy is made of is nobody's to name"
+            );
 
             slowly(&node, "off").await;
             let whole = until_ended(&sim, &node, "fast/db").await.expect("it is there");
@@ -153,20 +156,20 @@ fn copy_of_a_snapshot_within_its_pool_shows_the_snapshot() {
         let (node, _disks, mut host) = two_pools(&sim, 2).await;
         let volumes = vec!["tank/db".parse().unwrap()];
         let monday = NewSnapshots { volumes, name: name("monday"), lock: SnapshotLock::Open.into() };
-        node.control.create_snapshots(monday).await.unwrap();
+        node.control.snapshots.create(monday).await.unwrap();
         for place in 0..PLACES {
             host.write(place * STRIDE, !fill(place)).await;
         }
         slowly(&node, "1MiB/s").await;
         copy(&node, "tank/db@monday", "tank/old").await.unwrap();
         let snapshot = "tank/db@monday".parse().unwrap();
-        assert_eq!(node.control.delete_snapshot(&snapshot).await.unwrap_err().code, code::VOLUME_COPYING);
+        assert_eq!(node.control.snapshots.delete(&snapshot).await.unwrap_err().code, code::VOLUME_COPYING);
         slowly(&node, "off").await;
         until_ended(&sim, &node, "tank/old").await.expect("it is there");
         node.show_as("tank/old", 2).await;
         check(&mut host, 2, 0).await;
         check(&mut host, 1, PLACES).await;
-        node.control.delete_snapshot(&snapshot).await.unwrap();
+        node.control.snapshots.delete(&snapshot).await.unwrap();
     });
 }
 
@@ -179,23 +182,23 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
         copy(&node, "tank/db", "fast/db").await.unwrap();
         sim.sleep(Duration::from_secs(2)).await;
         assert!(used(&node, "fast").await > before);
-        node.control.cancel_copy(&"fast/db".parse().unwrap()).await.unwrap();
+        node.control.copies.cancel(&"fast/db".parse().unwrap()).await.unwrap();
         assert_eq!(found(&node, "fast/db").await, None);
-        let unknown = node.control.cancel_copy(&"fast/db".parse().unwrap()).await.unwrap_err();
+        let unknown = node.control.copies.cancel(&"fast/db".parse().unwrap()).await.unwrap_err();
         assert_eq!(unknown.code, code::COPY_UNKNOWN);
         assert_eq!(used(&node, "fast").await, before, "its space is back");
 
         // Without room it is refused; with room for its map alone it ends when it finds that out.
         for (mib, begins) in [(80, false), (64, true)] {
             let big = NewVolume::new("fast/big".parse().unwrap(), Some(Size::mib(mib)));
-            node.control.create_volume(big).await.unwrap();
+            node.control.volumes.create(big).await.unwrap();
             let begun = copy(&node, "tank/db", "fast/db").await;
             assert_eq!(begun.map(drop).map_err(|full| full.code), if begins { Ok(()) } else { Err(code::POOL_FULL) });
             assert_eq!(until_ended(&sim, &node, "fast/db").await, None);
-            node.control.delete_volume(&"fast/big".parse().unwrap(), Removal::default()).await.unwrap();
+            node.control.volumes.delete(&"fast/big".parse().unwrap(), Removal::default()).await.unwrap();
             assert_eq!(used(&node, "fast").await, before);
         }
-        let told = node.control.events(control::Wanted::default()).await;
+        let told = node.control.steward.events(control::Wanted::default()).await;
         assert!(told.iter().any(|event| event.sentence.contains("the pool of the copy is full")), "{told:?}");
 
         copy(&node, "tank/db", "fast/db").await.unwrap();
@@ -209,8 +212,8 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
         check(&mut host, 1, 0).await;
         // What it was made of is gone, too: the volume can be deleted.
         let seen = Unpresent { volume: "tank/db".parse().unwrap(), host: name("web"), target: None, force: true };
-        node.control.unpresent(&seen).await.unwrap();
-        node.control.delete_volume(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap();
+        node.control.presentations.unpresent(&seen).await.unwrap();
+        node.control.volumes.delete(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap();
         for (source, wrong) in [("tank/db", code::VOLUME_UNKNOWN), ("tank/vm1@no", code::SNAPSHOT_UNKNOWN)] {
             assert_eq!(copy(&node, source, "tank/x").await.unwrap_err().code, wrong, "{source}");
         }
@@ -230,17 +233,17 @@ fn copy_that_is_cancelled_when_it_ends_is_gone_or_whole_as_the_answer_says() {
             sim.sleep(Duration::from_micros(20)).await;
         }
         let whole_after = sim.now() - begun;
-        node.control.delete_volume(&volume(), Removal::default()).await.unwrap();
+        node.control.volumes.delete(&volume(), Removal::default()).await.unwrap();
         let mut ends = [0, 0];
         for step in 0..100 {
             copy(&node, "tank/db", "fast/db").await.unwrap();
             sim.sleep(whole_after * step / 90).await;
-            let answer = node.control.cancel_copy(&volume()).await;
+            let answer = node.control.copies.cancel(&volume()).await;
             let is_whole = found(&node, "fast/db").await.is_some();
             assert_eq!(answer.map_err(|refusal| refusal.code), if is_whole { Err(code::COPY_UNKNOWN) } else { Ok(()) });
             ends[usize::from(is_whole)] += 1;
             if is_whole {
-                node.control.delete_volume(&volume(), Removal::default()).await.unwrap();
+                node.control.volumes.delete(&volume(), Removal::default()).await.unwrap();
             }
         }
         assert!(ends[0] > 5 && ends[1] > 5, "gone and whole: {ends:?}");
@@ -255,7 +258,7 @@ async fn copy_and_end(sim: &Sim, after: Duration, crash: Option<Crash>) {
     slowly(&node, "4MiB/s").await;
     let (control, machine) = (node.control.clone(), node.machine());
     let request = NewCopy { source: "tank/db".parse().unwrap(), name: "fast/db".parse().unwrap() };
-    machine.spawn(async move { drop(control.copy_volume(request).await) });
+    machine.spawn(async move { drop(control.copies.start(request).await) });
     sim.sleep(after).await;
     let node = node.revived(2, crash).await;
     let mut host = Host::login(sim, &Login::of(crate::array::OPEN, 0)).await;
@@ -277,12 +280,12 @@ async fn copy_and_end(sim: &Sim, after: Duration, crash: Option<Crash>) {
     let mut host = Host::login(sim, &Login::of(crate::array::OPEN, 0)).await;
     check(&mut host, 2, 0).await;
     for pool in ["tank", "fast"] {
-        let found = node.control.check_pool(&name(pool), false).await.unwrap();
+        let found = node.control.pools.check(&name(pool), false).await.unwrap();
         assert!(found.findings.is_empty(), "{found:?}");
     }
     // No snapshot holds the volume.
     node.hide("tank/db").await;
-    node.control.delete_volume(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap();
+    node.control.volumes.delete(&"tank/db".parse().unwrap(), Removal::default()).await.unwrap();
 }
 
 #[test]

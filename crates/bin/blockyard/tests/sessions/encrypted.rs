@@ -26,7 +26,7 @@ fn secret() -> VolumeName {
 /// A volume of 16 MiB at LUN 1, of which every 64th block is `fill`.
 async fn filled(node: &Node, host: &mut Host, encrypted: bool, provision: Provision, fill: u8) {
     let new = NewVolume { provision: Some(provision), encrypted, ..NewVolume::new(secret(), Some(Size::mib(16))) };
-    node.control.create_volume(new).await.unwrap();
+    node.control.volumes.create(new).await.unwrap();
     node.show_as("tank/secret", 1).await;
     while host.test_unit_ready().await.is_some() {}
     // Before it has read the list, a host gets nothing under a number that was another volume.
@@ -64,7 +64,7 @@ fn encrypted_volume_shows_on_no_disk_what_a_host_wrote_and_a_plain_one_does() {
             let (node, disks, mut host) = furnished_with(&sim, 2, &[], false).await;
             filled(&node, &mut host, encrypted, Provision::Thin, 0x22).await;
             assert_eq!(shows(&disks, 0x22), !encrypted);
-            let report = node.control.volume_report(&secret()).await.unwrap();
+            let report = node.control.volumes.report(&secret()).await.unwrap();
             let Backend::Pool { encrypted: told, .. } = report.backend else { panic!("{report:?}") };
             assert_eq!(told, encrypted);
             drop(host);
@@ -83,20 +83,21 @@ fn encrypted_volume_is_cloned_and_copied_encrypted_and_never_written_to_a_log() 
         let (node, disks, mut host) = furnished_with(&sim, 1, &[], false).await;
         filled(&node, &mut host, true, Provision::Thick, 0x22).await;
         let noon = NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Open.into() };
-        node.control.create_snapshots(noon).await.unwrap();
+        node.control.snapshots.create(noon).await.unwrap();
         let (snapshot, name) = ("tank/secret@noon".parse().unwrap(), "tank/clone".parse().unwrap());
         let clone = NewClone { snapshot, name, thick: false, zero_detection: false };
-        let clone = node.control.clone_snapshot(clone).await.unwrap();
+        let clone = node.control.snapshots.create_clone(clone).await.unwrap();
         assert!(matches!(clone.backend, Backend::Pool { encrypted: true, .. }), "{clone:?}");
         let copy: VolumeName = "tank/copy".parse().unwrap();
         node.control
-            .copy_volume(NewCopy { source: "tank/secret@noon".parse().unwrap(), name: copy.clone() })
+            .copies
+            .start(NewCopy { source: "tank/secret@noon".parse().unwrap(), name: copy.clone() })
             .await
             .unwrap();
-        while node.control.volume_report(&copy).await.unwrap().state == VolumeState::Copying {
+        while node.control.volumes.report(&copy).await.unwrap().state == VolumeState::Copying {
             sim.sleep(Duration::from_millis(200)).await;
         }
-        let copied = node.control.volume_report(&copy).await.unwrap();
+        let copied = node.control.volumes.report(&copy).await.unwrap();
         assert!(matches!(copied.backend, Backend::Pool { encrypted: true, .. }), "{copied:?}");
         node.show_as("tank/copy", 2).await;
         while host.test_unit_ready().await.is_some() {}
@@ -106,7 +107,7 @@ fn encrypted_volume_is_cloned_and_copied_encrypted_and_never_written_to_a_log() 
         assert_eq!(host.read(64).await, [0x22; 512]);
         assert!(!shows(&disks, 0x22) && !shows(&disks, 0x33));
         let settings = [("write-policy".to_owned(), "back".to_owned())].into();
-        let refusal = node.control.set_volume(&secret(), VolumeSettings { settings }).await.unwrap_err();
+        let refusal = node.control.volumes.set(&secret(), VolumeSettings { settings }).await.unwrap_err();
         assert_eq!(refusal.code, code::POLICY_IMPOSSIBLE);
         assert!(refusal.message.contains("is encrypted"), "{refusal}");
     });
@@ -119,38 +120,39 @@ fn encrypted_volume_of_an_imported_pool_serves_with_the_key_of_that_pool_alone()
         filled(&node, &mut host, true, Provision::Thin, 0x22).await;
         drop(host);
         let tank = name("tank");
-        let key = node.control.pool_key(&tank).await.unwrap();
+        let key = node.control.pools.key(&tank).await.unwrap();
         node.hide("tank/vm1").await;
         node.hide("tank/secret").await;
-        node.control.export_pool(&tank, Removal::default()).await.unwrap();
+        node.control.pools.export(&tank, Removal::default()).await.unwrap();
 
         let other = Node::start_second(&sim).await;
         for (disk, handle) in MEMBERS.iter().zip(&disks) {
             other.attach_disk(disk, handle).await;
         }
-        other.control.import_pool(&tank, ImportPool::default()).await.unwrap();
-        let state =
-            async |node: &Node, volume: &str| node.control.volume_report(&volume.parse().unwrap()).await.unwrap().state;
+        other.control.pools.import(&tank, ImportPool::default()).await.unwrap();
+        let state = async |node: &Node, volume: &str| {
+            node.control.volumes.report(&volume.parse().unwrap()).await.unwrap().state
+        };
         assert_eq!(state(&other, "tank/secret").await, VolumeState::Failed, "without its key");
         assert_eq!(state(&other, "tank/vm1").await, VolumeState::Online, "the others serve");
-        let check = other.control.check_pool(&tank, false).await.unwrap();
+        let check = other.control.pools.check(&tank, false).await.unwrap();
         assert!(check.findings.iter().any(|finding| finding.what.contains(&key.id)), "{check:?}");
-        other.control.export_pool(&tank, Removal::default()).await.unwrap();
+        other.control.pools.export(&tank, Removal::default()).await.unwrap();
 
         let import = |key| ImportPool { key: Some(key), ..ImportPool::default() };
-        let wrong = other.control.import_pool(&tank, import(SecretText::hex(&[5; 32]))).await.unwrap_err();
+        let wrong = other.control.pools.import(&tank, import(SecretText::hex(&[5; 32]))).await.unwrap_err();
         assert_eq!(wrong.code, code::POOL_KEY_WRONG);
         assert!(wrong.message.contains(&key.id), "{wrong}");
-        other.control.import_pool(&tank, import(key.key.clone())).await.unwrap();
+        other.control.pools.import(&tank, import(key.key.clone())).await.unwrap();
         assert_eq!(state(&other, "tank/secret").await, VolumeState::Online);
-        let others = other.control.pool_key(&tank).await.unwrap();
+        let others = other.control.pools.key(&tank).await.unwrap();
         assert_ne!(others.id, key.id);
-        other.control.export_pool(&tank, Removal::default()).await.unwrap();
-        other.control.import_pool(&tank, ImportPool::default()).await.unwrap();
+        other.control.pools.export(&tank, Removal::default()).await.unwrap();
+        other.control.pools.import(&tank, ImportPool::default()).await.unwrap();
         assert_eq!(state(&other, "tank/secret").await, VolumeState::Online, "it is wrapped with this node's key now");
-        other.control.export_pool(&tank, Removal::default()).await.unwrap();
+        other.control.pools.export(&tank, Removal::default()).await.unwrap();
 
-        node.control.import_pool(&tank, import(others.key)).await.unwrap();
+        node.control.pools.import(&tank, import(others.key)).await.unwrap();
         node.show_as("tank/secret", 1).await;
         let mut host = session(&sim).await;
         assert_eq!(host.read(128).await, [0x22; 512]);
@@ -166,27 +168,27 @@ fn host_erases_an_encrypted_volume_by_its_key_and_no_other() {
         for (number, provision) in [Provision::Thin, Provision::Thick].into_iter().enumerate() {
             filled(&node, &mut host, true, provision, 0x22).await;
             let noon = NewSnapshots { volumes: vec![secret()], name: name("noon"), lock: SnapshotLock::Open.into() };
-            node.control.create_snapshots(noon).await.unwrap();
+            node.control.snapshots.create(noon).await.unwrap();
             assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, SEQUENCE_ERROR);
             assert!(node.codes().await.contains(&event::SANITIZE_REFUSED));
             assert_eq!(host.read(64).await, [0x22; 512]);
-            node.control.delete_snapshot(&"tank/secret@noon".parse().unwrap()).await.unwrap();
+            node.control.snapshots.delete(&"tank/secret@noon".parse().unwrap()).await.unwrap();
 
             assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, GOOD);
             until_served(&sim, &mut host).await;
             for block in (0..BLOCKS).step_by(64) {
                 assert_eq!(host.read(block).await, [0; 512], "block {block} of {provision:?}");
             }
-            let report = node.control.volume_report(&secret()).await.unwrap();
+            let report = node.control.volumes.report(&secret()).await.unwrap();
             assert_eq!(report.space.unwrap().mapped, Size::new(0));
             // It goes on with its new key.
             host.write(64, 0x44).await;
             assert_eq!(host.read(64).await, [0x44; 512]);
             assert_eq!(node.codes().await.iter().filter(|&&code| code == event::SANITIZE_ENDED).count(), number + 1);
             node.hide("tank/secret").await;
-            node.control.delete_volume(&secret(), Removal::default()).await.unwrap();
+            node.control.volumes.delete(&secret(), Removal::default()).await.unwrap();
             // The next volume of this name is another one, under a number that the host knows.
-            let forget = node.control.forget_luns(&name("web")).await;
+            let forget = node.control.hosts.forget_luns(&name("web")).await;
             forget.unwrap();
             host.address(0);
         }
@@ -201,10 +203,10 @@ fn operator_hears_of_disks_that_were_not_there_when_a_key_was_lost() {
         assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, GOOD);
         until_served(&sim, &mut host).await;
         assert!(!node.codes().await.contains(&event::KEY_LEFT_BEHIND), "all of them were there");
-        node.control.fail_disk(&name(MEMBERS[2])).await.unwrap();
+        node.control.pools.fail_disk(&name(MEMBERS[2])).await.unwrap();
         assert_eq!(host.status_of(&CRYPTOGRAPHIC_ERASE, &[]).await, GOOD);
         until_served(&sim, &mut host).await;
-        let events = node.control.events(Wanted::default()).await;
+        let events = node.control.steward.events(Wanted::default()).await;
         let told = events.iter().find(|event| event.code == event::KEY_LEFT_BEHIND).unwrap();
         assert!(told.sentence.contains(MEMBERS[2]) && !told.sentence.contains(MEMBERS[1]), "{told:?}");
     });

@@ -24,14 +24,14 @@ async fn overcommit(node: &Node) {
         granule: Some(Size::mib(1)),
         ..NewVolume::new("tank/thin".parse().unwrap(), Some(Size::gib(64)))
     };
-    node.control.create_volume(new).await.unwrap();
+    node.control.volumes.create(new).await.unwrap();
     node.show_as("tank/thin", 1).await;
 }
 
 async fn volume(node: &Node, name: &str) -> VolumeReport {
     let name = name.parse().unwrap();
-    let one = node.control.volume_report(&name).await.unwrap();
-    let all = node.control.volumes().await.unwrap();
+    let one = node.control.volumes.report(&name).await.unwrap();
+    let all = node.control.volumes.list().await.unwrap();
     assert_eq!(Some(&one), all.iter().find(|volume| volume.name == name), "alone it is said as among the others");
     one
 }
@@ -101,7 +101,7 @@ fn full_pool_refuses_what_needs_space_and_serves_everything_else() {
                 assert_eq!(codes.iter().filter(|told| **told == code).count(), 1, "{code}: {codes:?}");
             }
             node.hide("tank/thin").await;
-            node.control.delete_volume(&"tank/thin".parse().unwrap(), Removal::default()).await.unwrap();
+            node.control.volumes.delete(&"tank/thin".parse().unwrap(), Removal::default()).await.unwrap();
             assert_eq!(node.pool().await.used, before, "deleting gives everything back");
             assert!(node.codes().await.contains(&event::POOL_RELIEVED));
         });
@@ -163,7 +163,7 @@ fn snapshot_under_load_is_one_instant_and_its_clone_shows_that() {
                 name: name("noon"),
                 lock: SnapshotLock::Open.into(),
             };
-            node.control.create_snapshots(new).await.unwrap();
+            node.control.snapshots.create(new).await.unwrap();
             let after = submitted.get();
             sim.sleep(Duration::from_millis(200)).await;
             stop.set(true);
@@ -175,7 +175,7 @@ fn snapshot_under_load_is_one_instant_and_its_clone_shows_that() {
                 thick: false,
                 zero_detection: false,
             };
-            node.control.clone_snapshot(clone).await.unwrap();
+            node.control.snapshots.create_clone(clone).await.unwrap();
             node.show_as("tank/copy", 1).await;
             take_all_attentions(&mut host).await;
             host.address(1);
@@ -212,27 +212,27 @@ fn roll_back_waits_for_sessions_or_tells_them() {
             name: name("noon"),
             lock: SnapshotLock::Open.into(),
         };
-        node.control.create_snapshots(new).await.unwrap();
+        node.control.snapshots.create(new).await.unwrap();
         for block in 0..BLOCKS {
             host.write(block, 2).await;
         }
         let back = |force| RollBack { snapshot: snapshot("tank/vm1@noon"), force, confirmed: true };
-        let refusal = node.control.roll_back(back(false)).await.unwrap_err();
+        let refusal = node.control.snapshots.roll_back(back(false)).await.unwrap_err();
         assert_eq!(refusal.code, code::VOLUME_BUSY, "{refusal}");
         assert_eq!(host.read(7).await, [2; 512]);
-        node.control.roll_back(back(true)).await.unwrap();
+        node.control.snapshots.roll_back(back(true)).await.unwrap();
         assert_eq!(host.try_write(0, 9).await, Err(MEDIUM_CHANGED));
         for block in 0..BLOCKS {
             assert_eq!(host.read(block).await, [1; 512], "block {block}");
         }
-        let refusal = node.control.delete_volume(&"tank/vm1".parse().unwrap(), Removal::default()).await.unwrap_err();
+        let refusal = node.control.volumes.delete(&"tank/vm1".parse().unwrap(), Removal::default()).await.unwrap_err();
         assert_eq!(refusal.code, code::VOLUME_IN_USE, "{refusal}");
         node.hide("tank/vm1").await;
-        let refusal = node.control.delete_volume(&"tank/vm1".parse().unwrap(), Removal::default()).await.unwrap_err();
+        let refusal = node.control.volumes.delete(&"tank/vm1".parse().unwrap(), Removal::default()).await.unwrap_err();
         assert_eq!(refusal.code, code::VOLUME_HAS_SNAPSHOTS);
         assert_eq!(refusal.message, "volume tank/vm1 has the snapshots noon");
-        node.control.delete_snapshot(&snapshot("tank/vm1@noon")).await.unwrap();
-        node.control.delete_volume(&"tank/vm1".parse().unwrap(), Removal::default()).await.unwrap();
+        node.control.snapshots.delete(&snapshot("tank/vm1@noon")).await.unwrap();
+        node.control.volumes.delete(&"tank/vm1".parse().unwrap(), Removal::default()).await.unwrap();
     });
 }
 
@@ -252,18 +252,18 @@ fn check_looks_at_everything_and_dump_says_it() {
             name: name("kept"),
             lock: SnapshotLock::Open.into(),
         };
-        node.control.create_snapshots(new).await.unwrap();
+        node.control.snapshots.create(new).await.unwrap();
         for granule in 0..3 {
             host.write(granule * GRANULE, 2).await;
         }
-        let checked = node.control.check_pool(&name("tank"), false).await.unwrap();
+        let checked = node.control.pools.check(&name("tank"), false).await.unwrap();
         assert_eq!(
             (checked.findings.len(), checked.granules),
             (0, 12 + 3),
             "what was written, and anew after the snapshot"
         );
-        assert_eq!(node.control.check_pool(&name("tank"), true).await.unwrap(), checked, "nothing was to be repaired");
-        let dumped = node.control.dump_pool(&name("tank")).await.unwrap();
+        assert_eq!(node.control.pools.check(&name("tank"), true).await.unwrap(), checked, "nothing was to be repaired");
+        let dumped = node.control.pools.dump(&name("tank")).await.unwrap();
         assert!(dumped.starts_with("pool ") && dumped.contains("kept") && dumped.contains("thin"), "{dumped}");
         assert_eq!(host.read(0).await, [2; 512]);
     });
@@ -284,7 +284,8 @@ fn families_are_whole_after_a_restart() {
         let lock = SnapshotLock::ForEver;
         let made = node
             .control
-            .create_snapshots(NewSnapshots { volumes, name: name("both"), lock: lock.into() })
+            .snapshots
+            .create(NewSnapshots { volumes, name: name("both"), lock: lock.into() })
             .await
             .unwrap();
         assert!(made[0].set.is_some() && made[0].set == made[1].set, "{made:?}");
@@ -296,17 +297,17 @@ fn families_are_whole_after_a_restart() {
             name: name("later"),
             lock: SnapshotLock::Open.into(),
         };
-        node.control.create_snapshots(once).await.unwrap();
+        node.control.snapshots.create(once).await.unwrap();
         for granule in 5..15 {
             host.write(granule * GRANULE, 3).await;
         }
-        node.control.delete_snapshot(&snapshot("tank/thin@later")).await.unwrap();
-        let refusal = node.control.delete_snapshot(&snapshot("tank/thin@both")).await.unwrap_err();
+        node.control.snapshots.delete(&snapshot("tank/thin@later")).await.unwrap();
+        let refusal = node.control.snapshots.delete(&snapshot("tank/thin@both")).await.unwrap_err();
         assert_eq!(refusal.to_string(), "snapshot tank/thin@both is locked for ever; nobody can delete it before");
-        while node.control.snapshots().await.unwrap().len() > 2 {
+        while node.control.snapshots.list().await.unwrap().len() > 2 {
             sim.sleep(Duration::from_millis(50)).await;
         }
-        let before = (node.control.snapshots().await.unwrap(), volume(&node, "tank/thin").await.space.unwrap());
+        let before = (node.control.snapshots.list().await.unwrap(), volume(&node, "tank/thin").await.space.unwrap());
         assert!(before.0.iter().all(|snapshot| snapshot.state == SnapshotState::Whole));
         assert_eq!(before.1.mapped, Size::mib(20));
 
@@ -321,9 +322,10 @@ fn families_are_whole_after_a_restart() {
         let space = volume(&node, "tank/thin").await.space.unwrap();
         assert_eq!((space.mapped, space.snapshots), (before.1.mapped, 1));
         let names: Vec<_> =
-            node.control.snapshots().await.unwrap().into_iter().map(|one| (one.name, one.lock)).collect();
+            node.control.snapshots.list().await.unwrap().into_iter().map(|one| (one.name, one.lock)).collect();
         assert_eq!(names, before.0.into_iter().map(|one| (one.name, one.lock)).collect::<Vec<_>>());
         node.control
+            .snapshots
             .roll_back(RollBack { snapshot: snapshot("tank/thin@both"), force: true, confirmed: true })
             .await
             .unwrap();

@@ -38,7 +38,7 @@ async fn replace_all(sim: &Sim, node: &Node) {
     for (member, larger) in MEMBERS.iter().zip(LARGER) {
         node.add_disk(larger, 160).await;
         let by = Replace { replacement: name(larger), force: true, confirmed: true };
-        node.control.replace_disk(&name(member), by).await.unwrap();
+        node.control.pools.replace_disk(&name(member), by).await.unwrap();
         until_healthy(sim, node).await;
     }
 }
@@ -58,14 +58,15 @@ fn pool_whose_disks_were_all_replaced_by_larger_ones_grows_while_hosts_use_it() 
         let (node, _disks, mut host) = furnished_with(&sim, 2, &[], false).await;
         write_all(&mut host).await;
         let before = node.pool().await;
-        let refused = node.control.grow_pool(&name("tank"), GrowPool::default()).await.unwrap_err();
+        let refused = node.control.pools.grow(&name("tank"), GrowPool::default()).await.unwrap_err();
         assert_eq!(refused.code, code::GROUP_FULL_SIZE);
         assert!(refused.message.contains("disk d0 has no more room"), "{refused}");
 
         replace_all(&sim, &node).await;
         let foretold = node.pool().await.groups[0].growth.expect("there is room");
         assert_eq!(node.pool().await.size, before.size, "nobody has asked for it yet");
-        let pool = node.control.grow_pool(&name("tank"), GrowPool { group: Some(0), member_size: None }).await.unwrap();
+        let pool =
+            node.control.pools.grow(&name("tank"), GrowPool { group: Some(0), member_size: None }).await.unwrap();
         assert_eq!(pool.size.bytes(), before.size.bytes() + foretold.bytes());
         assert!(foretold.bytes() > 200 << 20, "{foretold}");
         assert_eq!((pool.state, pool.groups[0].growth), (PoolState::Healthy, None));
@@ -74,12 +75,12 @@ fn pool_whose_disks_were_all_replaced_by_larger_ones_grows_while_hosts_use_it() 
         check_all(&mut host).await;
         // A volume that only fits where the room is new.
         let size = Some(Size::new(pool.free().bytes() - (32 << 20)));
-        node.control.create_volume(NewVolume::new("tank/vm2".parse().unwrap(), size)).await.unwrap();
+        node.control.volumes.create(NewVolume::new("tank/vm2".parse().unwrap(), size)).await.unwrap();
         let refused =
-            node.control.grow_pool(&name("tank"), GrowPool { group: Some(0), member_size: None }).await.unwrap_err();
+            node.control.pools.grow(&name("tank"), GrowPool { group: Some(0), member_size: None }).await.unwrap_err();
         assert_eq!(refused.code, code::GROUP_FULL_SIZE);
         let refused =
-            node.control.grow_pool(&name("tank"), GrowPool { group: Some(1), member_size: None }).await.unwrap_err();
+            node.control.pools.grow(&name("tank"), GrowPool { group: Some(1), member_size: None }).await.unwrap_err();
         assert_eq!(refused.code, code::GROUP_UNKNOWN);
 
         let node = node.restarted(2).await;
@@ -94,9 +95,9 @@ fn pool_does_not_grow_while_a_member_is_missing_or_without_checksums() {
     Sim::new(61).run(async move |sim| {
         let (node, _disks, _host) = furnished_with(&sim, 1, &[], false).await;
         replace_all(&sim, &node).await;
-        node.control.fail_disk(&name("e1")).await.unwrap();
+        node.control.pools.fail_disk(&name("e1")).await.unwrap();
         assert_eq!(node.pool().await.groups[0].growth, None);
-        let refused = node.control.grow_pool(&name("tank"), GrowPool::default()).await.unwrap_err();
+        let refused = node.control.pools.grow(&name("tank"), GrowPool::default()).await.unwrap_err();
         assert_eq!(refused.code, code::POOL_BUSY);
         assert!(refused.message.contains("disk e1 is not in step"), "{refused}");
 
@@ -106,8 +107,8 @@ fn pool_does_not_grow_while_a_member_is_missing_or_without_checksums() {
         let disks = vec![name("p0"), name("p1")];
         let groups = vec![NewGroup { level: Level::Raid1, chunk: None, no_integrity: true, member_size: None, disks }];
         let plain = NewPool { name: name("plain"), groups, force: false, spares: Vec::new(), spread: false };
-        node.control.create_pool(plain).await.unwrap();
-        let refused = node.control.grow_pool(&name("plain"), GrowPool::default()).await.unwrap_err();
+        node.control.pools.create(plain).await.unwrap();
+        let refused = node.control.pools.grow(&name("plain"), GrowPool::default()).await.unwrap_err();
         assert_eq!(refused.code, code::GROUP_FIXED);
         assert!(refused.message.contains("keeps no checksums"), "{refused}");
     });
@@ -122,14 +123,14 @@ async fn grow_and_end(sim: &Sim, after_us: u64, crash: Option<Crash>) -> u64 {
     let before = node.pool().await;
     let foretold = before.groups[0].growth.expect("there is room");
     let (control, machine) = (node.control.clone(), node.machine());
-    machine.spawn(async move { drop(control.grow_pool(&name("tank"), GrowPool::default()).await) });
+    machine.spawn(async move { drop(control.pools.grow(&name("tank"), GrowPool::default()).await) });
     sim.sleep(Duration::from_micros(after_us)).await;
     let node = node.revived(1, crash).await;
     let grown = node.pool().await.size.bytes() - before.size.bytes();
     assert!(grown == 0 || grown == foretold.bytes(), "the old size or the new: {grown} more");
     check_all(&mut host_of(sim).await).await;
     if grown == 0 {
-        node.control.grow_pool(&name("tank"), GrowPool::default()).await.unwrap();
+        node.control.pools.grow(&name("tank"), GrowPool::default()).await.unwrap();
     }
     let pool = node.pool().await;
     assert_eq!(pool.size.bytes(), before.size.bytes() + foretold.bytes());
@@ -155,7 +156,11 @@ const SECOND_MIB: u64 = 12;
 
 /// Adds a second volume that lies over many stripes, as LUN 1.
 async fn add_second(node: &Node, host: &mut Host) {
-    node.control.create_volume(NewVolume::new("tank/vm2".parse().unwrap(), Some(Size::mib(SECOND_MIB)))).await.unwrap();
+    node.control
+        .volumes
+        .create(NewVolume::new("tank/vm2".parse().unwrap(), Some(Size::mib(SECOND_MIB))))
+        .await
+        .unwrap();
     node.show_as("tank/vm2", 1).await;
     host.address(1);
     while host.test_unit_ready().await.is_some() {}
@@ -176,12 +181,12 @@ async fn check_second(host: &mut Host, changed: u64) {
 
 async fn add_member(node: &Node, disk: &str) -> Result<PoolReport, Refusal> {
     let request = AddMember { disk: name(disk), group: None, force: false };
-    node.control.add_member(&name("tank"), request).await
+    node.control.pools.add_member(&name("tank"), request).await
 }
 
 async fn set(node: &Node, key: &str, value: &str) {
     let settings = [(key.to_owned(), value.to_owned())].into();
-    node.control.set_pool(&name("tank"), PoolSettings { settings }).await.unwrap();
+    node.control.pools.set(&name("tank"), PoolSettings { settings }).await.unwrap();
 }
 
 /// Waits for the end of the reshape; how the pool is then.
@@ -214,7 +219,7 @@ fn group_gets_one_more_member_and_its_room_while_hosts_write() {
             seen.push(progress);
             if progress.percent() >= 50 {
                 let by = Replace { replacement: name("e0"), force: true, confirmed: true };
-                break Some(node.control.replace_disk(&name("d0"), by).await.unwrap_err());
+                break Some(node.control.pools.replace_disk(&name("d0"), by).await.unwrap_err());
             }
             host.write(changed * STRIDE, !fill(changed)).await;
             changed += 1;
@@ -225,12 +230,12 @@ fn group_gets_one_more_member_and_its_room_while_hosts_write() {
             seen.iter().any(|progress| progress.bytes_per_second > 0 && progress.seconds_left.is_some()),
             "{seen:?}"
         );
-        node.control.pause_pool(&name("tank"), true).await.unwrap();
+        node.control.pools.pause(&name("tank"), true).await.unwrap();
         sim.sleep(Duration::from_secs(5)).await;
         let held = node.pool().await.reshape().expect("it is paused").done_bytes;
         sim.sleep(Duration::from_secs(30)).await;
         assert_eq!(node.pool().await.reshape().expect("it is paused").done_bytes, held);
-        node.control.pause_pool(&name("tank"), false).await.unwrap();
+        node.control.pools.pause(&name("tank"), false).await.unwrap();
         set(&node, "rebuild.max", "off").await;
 
         let pool = reshaped(&sim, &node).await;
@@ -246,7 +251,7 @@ fn group_gets_one_more_member_and_its_room_while_hosts_write() {
         let (rest, third) = (pool.free().bytes(), "tank/vm3".parse().unwrap());
         let segments = Some(Size::new(64 << 10));
         let new = NewVolume { stripe_unit: segments, ..NewVolume::new(third, Some(Size::new(rest / 2))) };
-        node.control.create_volume(new).await.unwrap();
+        node.control.volumes.create(new).await.unwrap();
         node.show_as("tank/vm3", 2).await;
         host.address(2);
         while host.test_unit_ready().await.is_some() {}
@@ -257,7 +262,7 @@ fn group_gets_one_more_member_and_its_room_while_hosts_write() {
         let node = node.restarted(1).await;
         assert_eq!(node.pool().await.size, pool.size);
         // Any disk may be lost.
-        node.control.fail_disk(&name("e0")).await.unwrap();
+        node.control.pools.fail_disk(&name("e0")).await.unwrap();
         let mut host = host_of(&sim).await;
         check_second(&mut host, changed).await;
         host.address(2);
@@ -278,7 +283,7 @@ async fn add_and_end(sim: &Sim, after: Duration, crash: Option<Crash>, lost: boo
     let before = node.pool().await;
     let (control, machine) = (node.control.clone(), node.machine());
     let request = AddMember { disk: name("e0"), group: None, force: false };
-    machine.spawn(async move { drop(control.add_member(&name("tank"), request).await) });
+    machine.spawn(async move { drop(control.pools.add_member(&name("tank"), request).await) });
     sim.sleep(after).await;
     if lost {
         disks[1].fail();
@@ -300,7 +305,7 @@ async fn add_and_end(sim: &Sim, after: Duration, crash: Option<Crash>, lost: boo
     }
     assert_eq!(pool.state, if lost { PoolState::Degraded } else { PoolState::Healthy });
     check_second(&mut host, 0).await;
-    let found = node.control.check_pool(&name("tank"), false).await.unwrap();
+    let found = node.control.pools.check(&name("tank"), false).await.unwrap();
     assert!(found.findings.is_empty(), "{found:?}");
     under_way
 }
@@ -359,19 +364,19 @@ fn disk_that_dies_before_it_has_joined_is_let_go_and_mirrors_get_a_copy() {
         write_all(&mut host).await;
         let before = node.pool().await;
         let dead = node.add_disk("e0", 80).await;
-        node.control.pause_pool(&name("tank"), true).await.unwrap();
+        node.control.pools.pause(&name("tank"), true).await.unwrap();
         add_member(&node, "e0").await.unwrap();
         sim.sleep(Duration::from_secs(1)).await;
         let joining = node.pool().await;
         assert_eq!(joining.groups[0].members[4].state, MemberState::Joining);
-        assert_eq!(node.control.fail_disk(&name("e0")).await.unwrap_err().code, code::POOL_BUSY);
+        assert_eq!(node.control.pools.fail_disk(&name("e0")).await.unwrap_err().code, code::POOL_BUSY);
         assert_eq!(add_member(&node, "e0").await.unwrap_err().code, code::DISK_IN_USE);
         dead.fail();
-        node.control.pause_pool(&name("tank"), false).await.unwrap();
+        node.control.pools.pause(&name("tank"), false).await.unwrap();
         let pool = reshaped(&sim, &node).await;
         assert_eq!((pool.members().count(), pool.size), (4, before.size));
         assert!(node.codes().await.contains(&event::MEMBER_REFUSED));
-        node.control.remove_disk(&name("e0")).await.unwrap();
+        node.control.disks.remove(&name("e0")).await.unwrap();
         check_all(&mut host).await;
 
         for disk in ["m0", "m1", "m2", "small"] {
@@ -385,27 +390,27 @@ fn disk_that_dies_before_it_has_joined_is_let_go_and_mirrors_get_a_copy() {
         };
         let pool =
             |text: &str, groups| NewPool { name: name(text), groups, force: false, spares: vec![], spread: false };
-        node.control.create_pool(pool("pair", group(Level::Raid1, &["m0", "m1"]))).await.unwrap();
+        node.control.pools.create(pool("pair", group(Level::Raid1, &["m0", "m1"]))).await.unwrap();
         let request = AddMember { disk: name("m2"), group: Some(0), force: false };
-        let size = node.control.pool_report(&name("pair")).await.unwrap().size;
-        node.control.add_member(&name("pair"), request).await.unwrap();
+        let size = node.control.pools.report(&name("pair")).await.unwrap().size;
+        node.control.pools.add_member(&name("pair"), request).await.unwrap();
         loop {
             sim.sleep(Duration::from_millis(100)).await;
-            let pair = node.control.pool_report(&name("pair")).await.unwrap();
+            let pair = node.control.pools.report(&name("pair")).await.unwrap();
             if pair.state == PoolState::Healthy && pair.reshape().is_none() {
                 assert_eq!((pair.members().count(), pair.size), (3, size), "one copy more, and no room");
                 break;
             }
         }
         for disk in ["m0", "m1"] {
-            node.control.fail_disk(&name(disk)).await.unwrap();
+            node.control.pools.fail_disk(&name(disk)).await.unwrap();
         }
         for disk in ["n0", "n1", "n2"] {
             node.add_disk(disk, 80).await;
         }
-        node.control.create_pool(pool("striped", group(Level::Raid0, &["n0", "n1"]))).await.unwrap();
+        node.control.pools.create(pool("striped", group(Level::Raid0, &["n0", "n1"]))).await.unwrap();
         let request = AddMember { disk: name("n2"), group: None, force: false };
-        let refused = node.control.add_member(&name("striped"), request).await.unwrap_err();
+        let refused = node.control.pools.add_member(&name("striped"), request).await.unwrap_err();
         assert_eq!(refused.code, code::GROUP_FIXED);
         assert!(refused.hint.contains("add-group"), "{refused}");
     });
@@ -422,9 +427,9 @@ fn raid6_group_is_laid_out_anew_though_two_disks_die_meanwhile() {
         let disks = ["q0", "q1", "q2", "q3"].map(name).to_vec();
         let groups = vec![NewGroup { level: Level::Raid6, chunk: None, no_integrity: false, member_size: None, disks }];
         let six = NewPool { name: name("six"), groups, force: false, spares: Vec::new(), spread: false };
-        let before = node.control.create_pool(six).await.unwrap();
+        let before = node.control.pools.create(six).await.unwrap();
         let volume = NewVolume::new("six/v".parse().unwrap(), Some(Size::mib(SECOND_MIB)));
-        node.control.create_volume(volume).await.unwrap();
+        node.control.volumes.create(volume).await.unwrap();
         node.show_as("six/v", 1).await;
         host.address(1);
         while host.test_unit_ready().await.is_some() {}
@@ -432,10 +437,10 @@ fn raid6_group_is_laid_out_anew_though_two_disks_die_meanwhile() {
             host.write(place * STRIDE, fill(place)).await;
         }
         let settings = [("rebuild.max".to_owned(), "8MiB/s".to_owned())].into();
-        node.control.set_pool(&name("six"), PoolSettings { settings }).await.unwrap();
+        node.control.pools.set(&name("six"), PoolSettings { settings }).await.unwrap();
         let request = AddMember { disk: name("q4"), group: Some(0), force: false };
-        node.control.add_member(&name("six"), request).await.unwrap();
-        let six = async || node.control.pool_report(&name("six")).await.unwrap();
+        node.control.pools.add_member(&name("six"), request).await.unwrap();
+        let six = async || node.control.pools.report(&name("six")).await.unwrap();
         for (lost, percent) in [(1, 10), (4, 40)] {
             while six().await.reshape().is_some_and(|progress| progress.percent() < percent) {
                 sim.sleep(Duration::from_millis(100)).await;

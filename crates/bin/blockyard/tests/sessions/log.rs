@@ -54,7 +54,7 @@ impl Stage {
     }
 
     async fn volume(&self, volume: &str) -> VolumeReport {
-        self.node.control.volume_report(&volume.parse().unwrap()).await.unwrap()
+        self.node.control.volumes.report(&volume.parse().unwrap()).await.unwrap()
     }
 
     /// The machine goes down and comes up, and the host logs in again.
@@ -78,7 +78,7 @@ impl Stage {
 
     async fn remove(&self, lost: bool) -> Result<(), Refusal> {
         let request = RemoveLog { lost, confirmed: lost };
-        self.node.control.remove_log(&name("tank"), request).await.map(drop)
+        self.node.control.pools.remove_log(&name("tank"), request).await.map(drop)
     }
 
     async fn times(&self, code: model::EventCode) -> usize {
@@ -92,12 +92,12 @@ fn pattern(block: u64) -> u8 {
 
 async fn add_log(node: &Node, disks: &[&str], confirmed: bool) -> Result<(), Refusal> {
     let disks = disks.iter().map(|disk| name(disk)).collect();
-    node.control.add_log(&name("tank"), AddLog { disks, force: false, confirmed }).await.map(drop)
+    node.control.pools.add_log(&name("tank"), AddLog { disks, force: false, confirmed }).await.map(drop)
 }
 
 async fn set_write_policy(node: &Node, volume: &str, policy: &str) -> Result<VolumeReport, Refusal> {
     let settings = [("write-policy".to_owned(), policy.to_owned())].into();
-    node.control.set_volume(&volume.parse().unwrap(), VolumeSettings { settings }).await
+    node.control.volumes.set(&volume.parse().unwrap(), VolumeSettings { settings }).await
 }
 
 /// WCE in the caching page, as MODE SENSE (6) tells it.
@@ -150,7 +150,7 @@ fn log_that_loses_a_disk_goes_on_and_another_disk_takes_its_place() {
         stage.node.add_disk("s0", 96).await;
         stage.write_late(2).await;
         let request = Replace { replacement: name("s0"), force: false, confirmed: false };
-        stage.node.control.replace_disk(&name("n0"), request).await.unwrap();
+        stage.node.control.pools.replace_disk(&name("n0"), request).await.unwrap();
         for round in 0.. {
             assert!(round < 1000, "the pool is {:?}", stage.node.pool().await);
             sim.sleep(Duration::from_millis(500)).await;
@@ -161,7 +161,7 @@ fn log_that_loses_a_disk_goes_on_and_another_disk_takes_its_place() {
         assert_eq!(stage.report().await.group.members[0].disk, Some(name("s0")));
         // By itself, too, and the first one alone has everything then.
         stage.node.add_disk("s1", 96).await;
-        stage.node.control.add_spare(&name("s1"), NewSpare { pool: None, force: false }).await.unwrap();
+        stage.node.control.spares.add(&name("s1"), NewSpare { pool: None, force: false }).await.unwrap();
         stage.log[1].fail();
         stage.write_late(3).await;
         for round in 0.. {
@@ -185,7 +185,7 @@ fn volumes_wait_for_a_log_whose_disks_are_away_and_have_everything_when_they_are
     Sim::new(102).run(async move |sim| {
         let mut stage = Stage::new(&sim, 1).await;
         let other = NewVolume::new("tank/vm2".parse().unwrap(), Some(Size::new(1 << 20)));
-        stage.node.control.create_volume(other).await.unwrap();
+        stage.node.control.volumes.create(other).await.unwrap();
         stage.node.show_as("tank/vm2", 1).await;
         while stage.host.test_unit_ready().await.is_some() {}
         stage.write_late(1).await;
@@ -195,7 +195,7 @@ fn volumes_wait_for_a_log_whose_disks_are_away_and_have_everything_when_they_are
         assert_eq!((stage.times(event::LOG_LOST).await, stage.times(event::VOLUME_HELD).await), (1, 1));
         assert_eq!(stage.volume("tank/vm1").await.state, VolumeState::Failed);
         assert!(stage.host.try_read(0).await.is_err(), "it is not served as it was before");
-        let found = stage.node.control.check_pool(&name("tank"), false).await.unwrap().findings;
+        let found = stage.node.control.pools.check(&name("tank"), false).await.unwrap().findings;
         assert_eq!(found.len(), 1, "{found:?}");
         let refused = set_write_policy(&stage.node, "tank/vm1", "through").await.unwrap_err();
         assert_eq!(refused.code, code::POLICY_IMPOSSIBLE);
@@ -211,7 +211,7 @@ fn volumes_wait_for_a_log_whose_disks_are_away_and_have_everything_when_they_are
         for number in 0..6 {
             let (volumes, name) = (vec!["tank/vm2".parse().unwrap()], name(&format!("s{number}")));
             let new = NewSnapshots { volumes, name, lock: SnapshotLock::Open.into() };
-            stage.node.control.create_snapshots(new).await.unwrap();
+            stage.node.control.snapshots.create(new).await.unwrap();
         }
         stage.log.iter().for_each(DiskHandle::revive);
         stage = stage.cut(&sim, Some(Crash::NoneLanded), 1).await;
@@ -236,7 +236,7 @@ fn log_that_comes_back_while_its_pool_is_open_goes_on_and_volumes_that_waited_fo
         let control = stage.node.control.clone();
         let put_back = async |disk: &str, by: &str| {
             let replacement = name(by);
-            control.replace_disk(&name(disk), Replace { replacement, force: false, confirmed: false }).await
+            control.pools.replace_disk(&name(disk), Replace { replacement, force: false, confirmed: false }).await
         };
         stage.node.add_disk("x0", 80).await;
         assert_eq!(put_back("n0", "x0").await.unwrap_err().code, code::LOG_AWAY, "another disk has nothing of it");
@@ -281,7 +281,7 @@ fn log_that_is_lost_is_given_up_only_when_that_is_said_and_its_volumes_serve_wha
         stage.log.iter().for_each(DiskHandle::fail);
         stage = stage.cut(&sim, Some(Crash::NoneLanded), 2).await;
         let unconfirmed = RemoveLog { lost: true, confirmed: false };
-        let refused = stage.node.control.remove_log(&name("tank"), unconfirmed).await.unwrap_err();
+        let refused = stage.node.control.pools.remove_log(&name("tank"), unconfirmed).await.unwrap_err();
         assert_eq!(refused.code, code::UNCONFIRMED);
         stage.remove(true).await.unwrap();
         assert_eq!(stage.times(event::LOG_GIVEN_UP).await, 1);
@@ -379,7 +379,7 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
         let volume = || "tank/vm1".parse::<model::VolumeName>().unwrap();
         stage.write_late(1).await;
         let new = NewSnapshots { volumes: vec![volume()], name: name("noon"), lock: SnapshotLock::Open.into() };
-        control.create_snapshots(new).await.unwrap();
+        control.snapshots.create(new).await.unwrap();
         stage.write_late(2).await;
         let copy = NewClone {
             snapshot: "tank/vm1@noon".parse().unwrap(),
@@ -387,7 +387,7 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
             thick: false,
             zero_detection: false,
         };
-        control.clone_snapshot(copy).await.unwrap();
+        control.snapshots.create_clone(copy).await.unwrap();
         stage.node.show_as("tank/copy", 1).await;
         while stage.host.test_unit_ready().await.is_some() {}
         set_write_policy(&stage.node, "tank/copy", "back").await.unwrap();
@@ -398,7 +398,7 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
         assert_eq!(stage.host.read(8).await, [0; 512], "what was in the log of it is gone");
         stage.host.write(0, 0x77).await;
         stage.host.address(0);
-        control.resize_volume(&volume(), control::request::Resize { size: Size::mib(2) }).await.unwrap();
+        control.volumes.resize(&volume(), control::request::Resize { size: Size::mib(2) }).await.unwrap();
         while stage.host.test_unit_ready().await.is_some() {}
         stage.host.write(SIZE.bytes() / 512 + 5, 0x66).await;
         drop(control);
@@ -416,7 +416,7 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
         stage.host.address(0);
         stage.write_late(3).await;
         let back = RollBack { snapshot: "tank/vm1@noon".parse().unwrap(), force: true, confirmed: true };
-        stage.node.control.roll_back(back).await.unwrap();
+        stage.node.control.snapshots.roll_back(back).await.unwrap();
         stage = stage.cut(&sim, Some(Crash::NoneLanded), 1).await;
         stage.assert_holds(1).await;
         // One that is deleted leaves nothing in the log.
@@ -427,7 +427,7 @@ fn volume_with_data_in_the_log_is_copied_resized_rolled_back_and_deleted_right()
         stage.node.hide("tank/copy").await;
         while stage.host.test_unit_ready().await.is_some() {}
         stage.write_late(4).await;
-        stage.node.control.delete_volume(&"tank/copy".parse().unwrap(), Removal::default()).await.unwrap();
+        stage.node.control.volumes.delete(&"tank/copy".parse().unwrap(), Removal::default()).await.unwrap();
         while stage.host.test_unit_ready().await.is_some() {}
         stage = stage.cut(&sim, Some(Crash::NoneLanded), 1).await;
         stage.assert_holds(4).await;
@@ -441,12 +441,12 @@ fn pool_that_is_exported_leaves_nothing_in_its_log() {
         let mut stage = Stage::new(&sim, 1).await;
         stage.write_late(1).await;
         let seen = Unpresent { volume: "tank/vm1".parse().unwrap(), host: name("web"), target: None, force: true };
-        stage.node.control.unpresent(&seen).await.unwrap();
-        stage.node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
+        stage.node.control.presentations.unpresent(&seen).await.unwrap();
+        stage.node.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
         stage.members.iter().for_each(|disk| disk.crash(Crash::NoneLanded));
         // Whatever becomes of the log now.
         stage.log.iter().for_each(DiskHandle::fail);
-        let pool = stage.node.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
+        let pool = stage.node.control.pools.import(&name("tank"), ImportPool::default()).await.unwrap();
         assert_eq!((pool.state, pool.log.unwrap().state), (PoolState::Healthy, LogState::Lost));
         stage.node.show().await;
         while stage.host.test_unit_ready().await.is_some() {}

@@ -20,7 +20,7 @@ const REPORT_LUNS: [u8; 12] = [0xa0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0];
 async fn with_others(node: &Node) {
     for volume in ["tank/b", "tank/c"] {
         let new = NewVolume::new(volume.parse().unwrap(), Some(SIZE));
-        node.control.create_volume(new).await.unwrap();
+        node.control.volumes.create(new).await.unwrap();
     }
     node.show_as("tank/c", 1).await;
 }
@@ -28,7 +28,7 @@ async fn with_others(node: &Node) {
 async fn present(node: &Node, volume: &str, lun: Option<u16>, force: bool) -> Result<u16, Refusal> {
     let (volume, host, target) = (volume.parse().unwrap(), name("web"), Some(name("t")));
     let request = NewPresentation { volume, host, target, lun, read_only: false, groups: Vec::new(), force };
-    node.control.present(request).await.map(|seen| seen.lun)
+    node.control.presentations.present(request).await.map(|seen| seen.lun)
 }
 
 fn play(seed: u64, test: impl AsyncFn(&Sim, Node) + Copy + 'static) {
@@ -136,11 +136,11 @@ fn volume_is_not_taken_from_a_session_that_sees_it_unless_that_is_forced() {
         let mut host = Host::login(sim, &Login::of(OPEN, 7)).await;
         host.take_attention().await;
         let seen = |force| Unpresent { volume: "tank/vm1".parse().unwrap(), host: name("web"), target: None, force };
-        let refusal = node.control.unpresent(&seen(false)).await.unwrap_err();
+        let refusal = node.control.presentations.unpresent(&seen(false)).await.unwrap_err();
         assert_eq!(refusal.code, code::SESSIONS_DISRUPTED);
         assert!(matches!(&refusal.sessions[..], [one] if one.loses == "loses volume tank/vm1 (LUN 0)"), "{refusal:?}");
         host.write(3, 0x5a).await;
-        node.control.unpresent(&seen(true)).await.unwrap();
+        node.control.presentations.unpresent(&seen(true)).await.unwrap();
         assert_eq!(host.try_write(3, 0x77).await, Err(NOT_THERE));
     });
 }

@@ -49,7 +49,7 @@ fn disk_that_dies_at_night_is_replaced_by_a_spare_and_nothing_is_lost() {
                 assert!(round < 1000, "the pool is {:?}", node.state().await);
                 sim.sleep(Duration::from_millis(100)).await;
             }
-            let pool = node.control.pool_report(&name("tank")).await.unwrap();
+            let pool = node.control.pools.report(&name("tank")).await.unwrap();
             let place = &pool.groups[0].members[dead];
             assert_eq!(place.disk, Some(name("s2")), "the smallest that fits");
             assert_eq!(place.stands_for.as_deref(), Some(MEMBERS[dead]));
@@ -58,7 +58,7 @@ fn disk_that_dies_at_night_is_replaced_by_a_spare_and_nothing_is_lost() {
                 assert_eq!(told.iter().filter(|told| **told == code).count(), 1, "{code}: {told:?}");
             }
             // The group has room for more than hosts have written, and only that was written to the new disk.
-            let events = node.control.events(control::Wanted::default()).await;
+            let events = node.control.steward.events(control::Wanted::default()).await;
             let filled = events.iter().find(|told| told.code == event::REBUILD_ENDED).expect("it was told");
             let written =
                 filled.sentence.split(" is filled and in service: ").nth(1).and_then(|said| said.split(' ').next());

@@ -112,13 +112,14 @@ impl Node {
         };
         let store = Store::open(&settings.state_dir).unwrap();
         let control = Arc::new(Control::start(settings, store, Engine::new(orders)).await.unwrap());
-        let steward = control.clone();
+        // All of it: whoever starts the node again waits until this task has let go of the control plane.
+        let tended = control.clone();
         let (stop, stopped) = mailbox::channel::<()>();
         machine.spawn(async move {
             loop {
                 tokio::select! {
-                    raised = steward.hear() => match raised {
-                        Ok(raised) => match steward.look_after(raised).await {
+                    raised = tended.steward.hear() => match raised {
+                        Ok(raised) => match tended.steward.look_after(raised).await {
                             Err(refusal) if refusal.code == code::ENGINE_GONE => return,
                             seen => seen.unwrap(),
                         },
@@ -136,7 +137,7 @@ impl Node {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
         let handle = self.machine.add_disk(&path, DiskShape::of(mib << 20));
-        self.control.add_disk(NewDisk { path, name: Some(name(disk)), ..NewDisk::default() }).await.unwrap();
+        self.control.disks.add(NewDisk { path, name: Some(name(disk)), ..NewDisk::default() }).await.unwrap();
         handle
     }
 
@@ -145,7 +146,7 @@ impl Node {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
         self.machine.attach_disk(&path, handle);
-        self.control.add_disk(NewDisk { path, name: Some(name(disk)), ..NewDisk::default() }).await.unwrap();
+        self.control.disks.add(NewDisk { path, name: Some(name(disk)), ..NewDisk::default() }).await.unwrap();
     }
 
     /// The daemon is gone, as by `kill -9`.
@@ -174,10 +175,10 @@ impl Node {
         let (chunk, disks) = (Some(Size::new(4096)), names(&MEMBERS));
         let groups = vec![NewGroup { level: Level::Raid5, chunk, no_integrity, member_size: None, disks }];
         let pool = NewPool { name: name("tank"), groups, force: false, spares: names(spares), spread: false };
-        control.create_pool(pool).await.unwrap();
+        control.pools.create(pool).await.unwrap();
         let volume = "tank/vm1".parse().unwrap();
-        control.create_volume(NewVolume::new(volume, Some(SIZE))).await.unwrap();
-        control.add_target(NewTarget { name: name("t"), iqn: Some(TARGET.parse().unwrap()) }).await.unwrap();
+        control.volumes.create(NewVolume::new(volume, Some(SIZE))).await.unwrap();
+        control.targets.add(NewTarget { name: name("t"), iqn: Some(TARGET.parse().unwrap()) }).await.unwrap();
         let host = NewHost {
             name: name("web"),
             initiators: vec![initiator(OPEN).parse().unwrap()],
@@ -187,7 +188,7 @@ impl Node {
             mutual_chap: None,
             force: false,
         };
-        control.add_host(host).await.unwrap();
+        control.hosts.add(host).await.unwrap();
         self.show().await;
     }
 
@@ -206,17 +207,17 @@ impl Node {
         let (volume, target) = (volume.parse().unwrap(), Some(name("t")));
         let (host, lun) = (name("web"), Some(lun));
         let presentation = NewPresentation { volume, host, target, lun, read_only: false, groups, force: false };
-        self.control.present(presentation).await.unwrap();
+        self.control.presentations.present(presentation).await.unwrap();
     }
 
     /// The host does not see the volume any more.
     pub async fn hide(&self, volume: &str) {
         let seen = Unpresent { volume: volume.parse().unwrap(), host: name("web"), target: None, force: true };
-        self.control.unpresent(&seen).await.unwrap();
+        self.control.presentations.unpresent(&seen).await.unwrap();
     }
 
     pub async fn pool(&self) -> PoolReport {
-        self.control.pool_report(&name("tank")).await.unwrap()
+        self.control.pools.report(&name("tank")).await.unwrap()
     }
 
     pub async fn state(&self) -> PoolState {
@@ -224,7 +225,7 @@ impl Node {
     }
 
     pub async fn codes(&self) -> Vec<EventCode> {
-        self.control.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
+        self.control.steward.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
     }
 }
 

@@ -35,11 +35,11 @@ async fn copy(host: &mut Host, from: &[u8], to: &[u8]) -> Answer {
 }
 
 async fn volume(node: &Node, volume: &str, host: &str, lun: u16) {
-    node.control.create_volume(NewVolume::new(volume.parse().unwrap(), Some(SIZE))).await.unwrap();
+    node.control.volumes.create(NewVolume::new(volume.parse().unwrap(), Some(SIZE))).await.unwrap();
     let (volume, host, target) = (volume.parse().unwrap(), name(host), Some(name("t")));
     let shown =
         NewPresentation { volume, host, target, lun: Some(lun), read_only: false, groups: Vec::new(), force: false };
-    node.control.present(shown).await.unwrap();
+    node.control.presentations.present(shown).await.unwrap();
 }
 
 /// Another host, with a volume of its own.
@@ -47,7 +47,7 @@ async fn other(sim: &Sim, node: &Node) -> Host {
     let initiators = vec![initiator("db").parse().unwrap()];
     let (networks, chap, mutual_chap) = (Vec::new(), None, None);
     let db = NewHost { name: name("db"), initiators, any: false, networks, chap, mutual_chap, force: false };
-    node.control.add_host(db).await.unwrap();
+    node.control.hosts.add(db).await.unwrap();
     volume(node, "tank/secret", "db", 0).await;
     let mut db = Host::login(sim, &Login { unproven: true, ..Login::of("db", 0) }).await;
     db.take_attention().await;

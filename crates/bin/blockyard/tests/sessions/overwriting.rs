@@ -30,7 +30,7 @@ async fn overwrite(node: &Node, force: bool) -> Result<(), Refusal> {
         disks,
     }];
     let pool = NewPool { name: name("grab"), groups, force, spares: Vec::new(), spread: false };
-    node.control.create_pool(pool).await.map(drop)
+    node.control.pools.create(pool).await.map(drop)
 }
 
 fn fill(block: u64, round: u64) -> u8 {
@@ -84,11 +84,11 @@ fn disks_of_a_node_that_is_down_are_overwritten_with_force_behind_a_watch() {
         overwrite(&other, true).await.unwrap();
         assert!(sim.now() - begin > Duration::from_secs(6), "it was watched");
         sim.sleep(Duration::from_secs(30)).await;
-        assert_eq!(other.control.pool_report(&name("grab")).await.unwrap().state, PoolState::Healthy);
+        assert_eq!(other.control.pools.report(&name("grab")).await.unwrap().state, PoolState::Healthy);
         let node = node.revived(1, None).await;
         assert_eq!(node.state().await, PoolState::Missing, "its disks are another pool's");
         sim.sleep(Duration::from_secs(10)).await;
-        assert_eq!(other.control.pool_report(&name("grab")).await.unwrap().state, PoolState::Healthy);
+        assert_eq!(other.control.pools.report(&name("grab")).await.unwrap().state, PoolState::Healthy);
     });
 }
 
@@ -136,10 +136,10 @@ fn owner_whose_disks_were_overwritten_stops_within_two_beats_and_says_why() {
             let pool = node.pool().await;
             let told = pool.fenced.unwrap_or_default();
             assert!(told.contains("now has the label of pool \"grab\" (disk d"), "{told}");
-            let status = node.control.status().await.unwrap();
+            let status = node.control.status.report().await.unwrap();
             let problem = status.problems.iter().find(|problem| problem.subject == "pool tank").unwrap();
             assert_eq!(problem.state, "used by another owner");
-            let alerts = node.control.conditions().await.unwrap().there;
+            let alerts = node.control.status.conditions().await.unwrap().there;
             assert!(alerts.iter().any(|alert| alert.code == event::POOL_FENCED));
             let writes: Vec<u64> = disks.iter().map(|disk| disk.counts().writes).collect();
             sim.sleep(Duration::from_secs(30)).await;
@@ -160,10 +160,10 @@ async fn interrupted(sim: &Sim) -> (Node, Vec<DiskHandle>) {
     let groups =
         vec![NewGroup { level: Level::Raid5, chunk: None, no_integrity: true, member_size: None, disks: members }];
     let pool = NewPool { name: name("tank"), groups, force: false, spares: Vec::new(), spread: false };
-    node.control.create_pool(pool).await.unwrap();
+    node.control.pools.create(pool).await.unwrap();
     let tank = name("tank");
     let begun = async {
-        while node.control.state().pending.is_empty() {
+        while node.control.core.state().pending.is_empty() {
             tokio::task::yield_now().await;
         }
         node.kill();
@@ -171,7 +171,7 @@ async fn interrupted(sim: &Sim) -> (Node, Vec<DiskHandle>) {
     tokio::select! {
         biased;
         () = begun => {}
-        destroyed = node.control.destroy_pool(&tank) => panic!("it was too fast: {destroyed:?}"),
+        destroyed = node.control.pools.destroy(&tank) => panic!("it was too fast: {destroyed:?}"),
     }
     (node, disks)
 }
@@ -184,20 +184,20 @@ fn pool_that_another_node_has_taken_is_not_erased_by_one_that_was_destroying_it(
             let (node, disks) = interrupted(&sim).await;
             let other = second(&sim, &disks).await;
             let taken = ImportPool { force: true, ..ImportPool::default() };
-            other.control.import_pool(&name("tank"), taken).await.unwrap();
+            other.control.pools.import(&name("tank"), taken).await.unwrap();
             let volume = NewVolume::new("tank/theirs".parse().unwrap(), Some(Size::new(1 << 20)));
-            other.control.create_volume(volume).await.unwrap();
+            other.control.volumes.create(volume).await.unwrap();
             if !is_up {
-                other.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
+                other.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
             }
             let node = node.revived(1, None).await;
-            assert!(node.control.state().pending.is_empty(), "it is none of that node's any more");
+            assert!(node.control.core.state().pending.is_empty(), "it is none of that node's any more");
             sim.sleep(Duration::from_secs(10)).await;
             // An owner that is up does not look at its labels again before it opens the pool anew.
             if is_up {
-                other.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
+                other.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
             }
-            other.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
+            other.control.pools.import(&name("tank"), ImportPool::default()).await.unwrap();
             assert_eq!((other.state().await, other.pool().await.volumes), (PoolState::Healthy, 1));
             assert!(node.codes().await.contains(&event::OVERWRITE_REFUSED));
         });
@@ -211,8 +211,8 @@ fn pool_whose_destruction_was_interrupted_is_erased_at_the_next_start() {
         let begin = sim.now();
         let node = node.revived(1, None).await;
         assert!(sim.now() - begin < Duration::from_secs(6), "its own mark needs no watch");
-        assert!(node.control.state().pending.is_empty());
-        let disks = node.control.disks().await.unwrap();
+        assert!(node.control.core.state().pending.is_empty());
+        let disks = node.control.disks.list().await.unwrap();
         assert!(disks.iter().all(|disk| disk.label == model::Label::None), "{disks:?}");
         assert!(!node.codes().await.contains(&event::OVERWRITE_REFUSED));
     });
@@ -231,7 +231,7 @@ fn disk_of_a_pool_is_no_file_of_a_volume() {
         for size in [None, Some(Size::new(1 << 20))] {
             let backend = Some(NewBackend::File { path: path.clone() });
             let volume = NewVolume { backend, ..NewVolume::new("raw".parse().unwrap(), size) };
-            let refused = other.control.create_volume(volume).await.unwrap_err();
+            let refused = other.control.volumes.create(volume).await.unwrap_err();
             assert_eq!((refused.code, refused.message), (code::DISK_IN_USE, format!("{path} is a disk of pool tank")));
         }
         assert_eq!(node.state().await, PoolState::Healthy);

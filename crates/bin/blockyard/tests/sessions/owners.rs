@@ -30,21 +30,26 @@ fn pool_is_refused_while_another_node_has_it_and_opened_once_that_has_exported_i
         let other = second(&sim, &disks).await;
         for force in [false, true] {
             let refused =
-                other.control.import_pool(&tank(), ImportPool { force, ..ImportPool::default() }).await.unwrap_err();
+                other.control.pools.import(&tank(), ImportPool { force, ..ImportPool::default() }).await.unwrap_err();
             assert_eq!(refused.code, code::POOL_OWNED);
             assert_eq!(refused.message, "pool \"tank\" is in use by node array1; export it there first");
         }
         assert!(other.codes().await.contains(&event::IMPORT_REFUSED));
         assert_eq!(node.state().await, PoolState::Healthy, "nobody has disturbed it");
         let volume = "tank/vm1".parse().unwrap();
-        node.control.unpresent(&Unpresent { volume, host: name("web"), target: None, force: true }).await.unwrap();
-        node.control.export_pool(&tank(), Removal::default()).await.unwrap();
-        let pool = other.control.import_pool(&tank(), ImportPool::default()).await.unwrap();
+        node.control
+            .presentations
+            .unpresent(&Unpresent { volume, host: name("web"), target: None, force: true })
+            .await
+            .unwrap();
+        node.control.pools.export(&tank(), Removal::default()).await.unwrap();
+        let pool = other.control.pools.import(&tank(), ImportPool::default()).await.unwrap();
         assert_eq!((pool.state, pool.volumes), (PoolState::Healthy, 1));
         assert!(!other.codes().await.contains(&event::POOL_TAKEN_OVER), "it was let go of");
         assert_eq!(
             node.control
-                .import_pool(&tank(), ImportPool { force: true, ..ImportPool::default() })
+                .pools
+                .import(&tank(), ImportPool { force: true, ..ImportPool::default() })
                 .await
                 .unwrap_err()
                 .code,
@@ -59,11 +64,11 @@ fn pool_of_a_node_that_died_is_taken_over_only_when_that_is_told() {
         let (node, disks, _host) = filled(&sim, &[]).await;
         let other = second(&sim, &disks).await;
         node.kill();
-        let refused = other.control.import_pool(&tank(), ImportPool::default()).await.unwrap_err();
+        let refused = other.control.pools.import(&tank(), ImportPool::default()).await.unwrap_err();
         assert_eq!(refused.code, code::POOL_NOT_RELEASED);
         assert!(refused.message.contains("was in use by node array1") && refused.message.contains("--force"));
         let pool =
-            other.control.import_pool(&tank(), ImportPool { force: true, ..ImportPool::default() }).await.unwrap();
+            other.control.pools.import(&tank(), ImportPool { force: true, ..ImportPool::default() }).await.unwrap();
         assert_eq!(pool.volumes, 1);
         assert!(other.codes().await.contains(&event::POOL_TAKEN_OVER));
         sim.sleep(Duration::from_secs(60)).await;
@@ -126,11 +131,11 @@ fn pool_that_is_watched_before_it_is_opened_holds_up_nothing_else() {
             sim.sleep(Duration::from_secs(1)).await;
             let backend = Some(NewBackend::Ram {});
             let spare = NewVolume { backend, ..NewVolume::new("spare".parse().unwrap(), Some(Size::new(1 << 20))) };
-            control.create_volume(spare).await.unwrap();
+            control.volumes.create(spare).await.unwrap();
             let again =
-                control.import_pool(&tank, ImportPool { force: true, ..ImportPool::default() }).await.unwrap_err();
+                control.pools.import(&tank, ImportPool { force: true, ..ImportPool::default() }).await.unwrap_err();
             assert_eq!(again.code, code::POOL_BUSY);
-            let in_use = control.remove_disk(&name("d0")).await.unwrap_err();
+            let in_use = control.disks.remove(&name("d0")).await.unwrap_err();
             assert_eq!((in_use.code, in_use.message.as_str()), (code::DISK_IN_USE, "disk d0 is a member of pool tank"));
             let groups = vec![NewGroup {
                 level: Level::Raid0,
@@ -140,18 +145,19 @@ fn pool_that_is_watched_before_it_is_opened_holds_up_nothing_else() {
                 disks: vec![name("e0")],
             }];
             let same = NewPool { name: tank.clone(), groups, force: false, spares: Vec::new(), spread: false };
-            assert_eq!(control.create_pool(same).await.unwrap_err().code, code::NAME_TAKEN);
+            assert_eq!(control.pools.create(same).await.unwrap_err().code, code::NAME_TAKEN);
             assert!(sim.now() - begin < Duration::from_secs(2), "nobody has waited for the watch");
         };
         let (pool, ()) =
-            tokio::join!(control.import_pool(&tank, ImportPool { force: true, ..ImportPool::default() }), meanwhile);
+            tokio::join!(control.pools.import(&tank, ImportPool { force: true, ..ImportPool::default() }), meanwhile);
         assert!(sim.now() - begin > Duration::from_secs(6), "it was watched");
         assert_eq!(pool.unwrap().volumes, 1);
         assert_eq!(
-            control.import_pool(&tank, ImportPool { force: true, ..ImportPool::default() }).await.unwrap_err().code,
+            control.pools.import(&tank, ImportPool { force: true, ..ImportPool::default() }).await.unwrap_err().code,
             code::NAME_TAKEN
         );
-        let seen: Vec<String> = control.volumes().await.unwrap().iter().map(|volume| volume.name.to_string()).collect();
+        let seen: Vec<String> =
+            control.volumes.list().await.unwrap().iter().map(|volume| volume.name.to_string()).collect();
         assert_eq!(seen, ["spare", "tank/vm1"]);
     });
 }
@@ -169,7 +175,7 @@ fn daemon_that_stops_while_it_watches_a_pool_lets_go_of_it() {
         };
         // The daemon does not hear any more that the pool was opened and closed again.
         tokio::select! {
-            _ = other.control.import_pool(&tank, ImportPool { force: true, ..ImportPool::default() }) => unreachable!("its turn never comes again"),
+            _ = other.control.pools.import(&tank, ImportPool { force: true, ..ImportPool::default() }) => unreachable!("its turn never comes again"),
             () = stopping => {}
         }
         let node = node.revived(1, None).await;

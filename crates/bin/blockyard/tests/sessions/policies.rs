@@ -19,7 +19,7 @@ fn vm1() -> VolumeName {
 
 async fn set(node: &Node, pairs: &[(&str, &str)]) -> Result<VolumeReport, Refusal> {
     let settings = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    node.control.set_volume(&vm1(), VolumeSettings { settings }).await
+    node.control.volumes.set(&vm1(), VolumeSettings { settings }).await
 }
 
 /// WCE in the caching page, as MODE SENSE (6) tells it.
@@ -85,7 +85,7 @@ fn policies_change_under_load_and_no_write_is_lost() {
             while host.test_unit_ready().await.is_some() {}
             assert!((2..=3).contains(&told), "each change of WCE is told once: {told}");
             assert!(write_cache(&mut host).await);
-            let report = node.control.volume_report(&vm1()).await.unwrap();
+            let report = node.control.volumes.report(&vm1()).await.unwrap();
             let policy = report.policy.unwrap();
             assert_eq!(
                 (policy.write, policy.iops),
@@ -103,11 +103,11 @@ fn policies_change_under_load_and_no_write_is_lost() {
                 assert_eq!(host.read(block).await, [fill_of(last); 512], "block {block}");
             }
             assert!(write_cache(&mut host).await);
-            assert_eq!(node.control.volume_report(&vm1()).await.unwrap().policy, Some(policy));
+            assert_eq!(node.control.volumes.report(&vm1()).await.unwrap().policy, Some(policy));
             set(&node, &VolumePolicy::default().settings().each_ref().map(|(key, value)| (*key, &value[..])))
                 .await
                 .unwrap();
-            assert!(node.control.state().policies.is_empty(), "what is as always is not remembered");
+            assert!(node.control.core.state().policies.is_empty(), "what is as always is not remembered");
         });
     }
 }
@@ -121,14 +121,18 @@ fn snapshot_holds_what_was_acknowledged_from_memory() {
         for block in 0..BLOCKS {
             host.write(block, 9).await;
         }
-        let dirty = node.control.volume_report(&vm1()).await.unwrap().cache.unwrap().dirty;
+        let dirty = node.control.volumes.report(&vm1()).await.unwrap().cache.unwrap().dirty;
         assert!(dirty > Size::ZERO, "it is in memory alone");
         let new = NewSnapshots { volumes: vec![vm1()], name: name("noon"), lock: SnapshotLock::Open.into() };
-        node.control.create_snapshots(new).await.unwrap();
+        node.control.snapshots.create(new).await.unwrap();
         host.write(0, 1).await;
         let snapshot = "tank/vm1@noon".parse().unwrap();
         let name = "tank/copy".parse().unwrap();
-        node.control.clone_snapshot(NewClone { snapshot, name, thick: true, zero_detection: false }).await.unwrap();
+        node.control
+            .snapshots
+            .create_clone(NewClone { snapshot, name, thick: true, zero_detection: false })
+            .await
+            .unwrap();
         node.show_as("tank/copy", 1).await;
         while host.test_unit_ready().await.is_some() {}
         host.address(1);
@@ -136,7 +140,7 @@ fn snapshot_holds_what_was_acknowledged_from_memory() {
         for block in 0..BLOCKS {
             assert_eq!(host.read(block).await, [9; 512], "block {block}");
         }
-        let policy = node.control.volume_report(&vm1()).await.unwrap().policy.unwrap();
+        let policy = node.control.volumes.report(&vm1()).await.unwrap().policy.unwrap();
         assert_eq!(policy.write, WritePolicy::BackVolatile, "it is written as before");
     });
 }
@@ -159,7 +163,7 @@ fn limits_hold_at_once_and_hits_are_counted() {
             host.read(0).await;
         }
         assert!(sim.now().since(begun) < Duration::from_millis(500));
-        let cache = node.control.volume_report(&vm1()).await.unwrap().cache.unwrap();
+        let cache = node.control.volumes.report(&vm1()).await.unwrap().cache.unwrap();
         assert!(cache.hit_percent() > Some(90), "{cache:?}");
     });
 }

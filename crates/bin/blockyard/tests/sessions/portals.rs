@@ -26,18 +26,18 @@ impl Node {
     async fn front(&self) {
         for number in [1, 2] {
             let PortalSettings { settings, .. } = settings(&[("role", "data")]);
-            self.control.add_portal(NewPortal { address: PortalAddress(data(number)), settings }).await.unwrap();
+            self.control.portals.add(NewPortal { address: PortalAddress(data(number)), settings }).await.unwrap();
         }
         self.set(portal(), &[("role", "front")]).await;
     }
 
     async fn set(&self, address: SocketAddr, pairs: &[(&str, &str)]) {
-        self.control.set_portal(PortalAddress(address), settings(pairs)).await.unwrap();
+        self.control.portals.set(PortalAddress(address), settings(pairs)).await.unwrap();
     }
 
     /// How many sessions each portal has, in the order of their addresses.
     async fn spread(&self) -> Vec<u32> {
-        self.control.portal_reports().await.unwrap().iter().map(|portal| portal.sessions).collect()
+        self.control.portals.list().await.unwrap().iter().map(|portal| portal.sessions).collect()
     }
 }
 
@@ -78,7 +78,7 @@ fn drained_portal_moves_its_sessions_and_gets_some_back() {
         one.take_attention().await;
         two.take_attention().await;
         one.write(7, 0x11).await;
-        node.control.drain_portal(PortalAddress(data(1)), true).await.unwrap();
+        node.control.portals.drain(PortalAddress(data(1)), true).await.unwrap();
         assert_eq!(one.log_out_when_asked().await, 15);
         let (mut one, at) = Host::follow(&sim, &login(1), portal()).await;
         one.take_attention().await;
@@ -88,9 +88,9 @@ fn drained_portal_moves_its_sessions_and_gets_some_back() {
         drop(own);
         sim.sleep(Duration::from_secs(1)).await;
         assert_eq!(node.spread().await, [0, 0, 2]);
-        let refused = node.control.drain_portal(PortalAddress(data(2)), true).await.unwrap_err();
+        let refused = node.control.portals.drain(PortalAddress(data(2)), true).await.unwrap_err();
         assert_eq!(refused.code, code::PORTAL_LAST);
-        node.control.drain_portal(PortalAddress(data(1)), false).await.unwrap();
+        node.control.portals.drain(PortalAddress(data(1)), false).await.unwrap();
         // The one that has been there longer goes.
         assert_eq!(two.log_out_when_asked().await, 15);
         let (mut back, at) = Host::follow(&sim, &login(2), portal()).await;
@@ -119,7 +119,7 @@ fn session_without_a_connection_does_not_stand_in_the_way_of_others_that_move() 
         lives.take_attention().await;
         assert_eq!(node.spread().await, [0, 3, 0], "the lost ones are there for whoever takes their tasks over");
         let since = sim.now();
-        node.control.drain_portal(PortalAddress(data(1)), true).await.unwrap();
+        node.control.portals.drain(PortalAddress(data(1)), true).await.unwrap();
         lives.log_out_when_asked().await;
         assert!(sim.now().since(since) < Duration::from_secs(1));
     });
@@ -135,7 +135,7 @@ fn session_that_does_not_move_is_cut_off() {
         let (mut deaf, at) = Host::follow(&sim, &Login::of(OPEN, 1), portal()).await;
         deaf.take_attention().await;
         assert_eq!(at, data(1));
-        node.control.drain_portal(PortalAddress(data(1)), true).await.unwrap();
+        node.control.portals.drain(PortalAddress(data(1)), true).await.unwrap();
         let since = sim.now();
         assert_eq!(deaf.until_closed().await.len(), 1, "it was asked once");
         assert!(sim.now().since(since) >= Duration::from_secs(15));
@@ -153,7 +153,8 @@ fn portals_that_were_added_are_there_after_a_restart_and_go_when_they_are_remove
         let node = node.restarted(1).await;
         let told: Vec<(SocketAddr, PortalPolicy)> = node
             .control
-            .portal_reports()
+            .portals
+            .list()
             .await
             .unwrap()
             .iter()
@@ -172,7 +173,7 @@ fn portals_that_were_added_are_there_after_a_restart_and_go_when_they_are_remove
         host.take_attention().await;
         assert_eq!(at, data(2), "it has nine parts of ten");
         let remove = async |address, force| {
-            node.control.remove_portal(PortalAddress(address), Removal { force }).await.map_err(|no| no.code)
+            node.control.portals.remove(PortalAddress(address), Removal { force }).await.map_err(|no| no.code)
         };
         assert_eq!(remove(portal(), true).await, Err(code::PORTAL_CONFIGURED));
         assert_eq!(remove(data(2), false).await, Err(code::PORTAL_IN_USE));
@@ -199,7 +200,7 @@ fn volume_is_seen_only_through_the_portal_groups_that_it_is_presented_through() 
         let (mut outside, at) = Host::follow(&sim, &Login::of(OPEN, 2), portal()).await;
         assert_eq!(at, data(1), "a session stays in the group of its front");
         assert_eq!(outside.try_read(0).await, Err((5, 0x25, 0)), "there is no such unit");
-        let told = node.control.events(control::Wanted::default()).await;
+        let told = node.control.steward.events(control::Wanted::default()).await;
         let hidden = told.iter().find(|event| event.code == event::LUN_HIDDEN).expect("it is told");
         assert!(hidden.sentence.contains("through portal group 2 alone, and it came through 1"), "{hidden:?}");
         let discovery = Login { target: None, ..Login::of(OPEN, 3) };
@@ -231,7 +232,7 @@ fn operator_says_how_volumes_are_served_through_each_portal_group() {
             let set = async |node: &Node, tag, pairs: &[(&str, &str)]| {
                 let PortalSettings { settings, .. } = settings(pairs);
                 let request = PortalGroupSettings { settings, force: true };
-                node.control.set_portal_group(PortalGroupTag(tag), request).await.map_err(|no| no.code)
+                node.control.portal_groups.set(PortalGroupTag(tag), request).await.map_err(|no| no.code)
             };
             let (mut one, _) = Host::follow(&sim, &Login::of(OPEN, 1), data(1)).await;
             let (mut two, _) = Host::follow(&sim, &Login::of(OPEN, 2), data(2)).await;
@@ -258,7 +259,7 @@ fn operator_says_how_volumes_are_served_through_each_portal_group() {
             let list = [0, 0, 0, 0, 0, 0, 0, 2];
             assert_eq!(two.status_of(&[0xA4, 0x0A, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0], &list).await, (0, None));
             assert_eq!(two.read(0).await, [9; 512]);
-            let told = node.control.portal_groups().await.unwrap();
+            let told = node.control.portal_groups.list().await.unwrap();
             let told: Vec<_> =
                 told.iter().map(|group| (group.tag, group.policy.access.as_str(), group.sessions)).collect();
             assert_eq!(told, [(1, "optimized", 0), (2, "standby", 1)]);
@@ -276,7 +277,7 @@ fn advertised_address_is_told_in_send_targets_redirects_and_presentations() {
             // The second data portal stands for a translator in front of the first: what is advertised leads there.
             for number in [1, 2] {
                 let PortalSettings { settings, .. } = settings(&[]);
-                node.control.add_portal(NewPortal { address: PortalAddress(data(number)), settings }).await.unwrap();
+                node.control.portals.add(NewPortal { address: PortalAddress(data(number)), settings }).await.unwrap();
             }
             let translator = data(2).to_string();
             node.set(data(1), &[("role", "data"), ("advertise", &translator)]).await;
@@ -286,7 +287,7 @@ fn advertised_address_is_told_in_send_targets_redirects_and_presentations() {
             assert_eq!(at, data(2), "the redirect names the advertised address");
             let (mut asker, _) = Host::follow(&sim, &Login { target: None, ..Login::of(OPEN, 9) }, portal()).await;
             assert_eq!(asker.targets().await, ["san.example.com:3260,1"]);
-            let seen = node.control.presentations().first().expect("it is shown").portals.clone();
+            let seen = node.control.presentations.list().first().expect("it is shown").portals.clone();
             assert_eq!(seen, ["san.example.com:3260"]);
             // Several portals of ours behind one address are one to hosts; IPv6 is in brackets.
             for address in [portal(), data(1), data(2)] {

@@ -20,22 +20,22 @@ fn opened_with(read_only_bytes_max: u64) -> Option<String> {
         let writes = || disks.iter().map(|disk| disk.counts().writes).sum::<u64>();
         let before = writes();
         let request = ImportPool { read_only: true, force: true, ..ImportPool::default() };
-        let imported = other.control.import_pool(&name("tank"), request).await;
+        let imported = other.control.pools.import(&name("tank"), request).await;
         assert_eq!(writes(), before, "nothing is written to the disks");
         match imported {
             Ok(pool) => {
                 assert!(pool.read_only.is_some() && pool.state != PoolState::Failed, "{pool:?}");
-                let volume = other.control.volume_report(&"tank/vm1".parse().unwrap()).await.unwrap();
+                let volume = other.control.volumes.report(&"tank/vm1".parse().unwrap()).await.unwrap();
                 assert_eq!(volume.state, VolumeState::Online);
                 None
             }
             Err(refusal) => {
                 assert_eq!(refusal.code, code::LIMIT_REACHED, "{refusal}");
-                assert!(other.control.pools().await.unwrap().is_empty());
-                assert!(other.control.volumes().await.unwrap().is_empty(), "nothing half open is left");
+                assert!(other.control.pools.list().await.unwrap().is_empty());
+                assert!(other.control.volumes.list().await.unwrap().is_empty(), "nothing half open is left");
                 // What was refused keeps nothing from being opened for writing.
                 let request = ImportPool { force: true, ..ImportPool::default() };
-                other.control.import_pool(&name("tank"), request).await.unwrap();
+                other.control.pools.import(&name("tank"), request).await.unwrap();
                 Some(refusal.to_string())
             }
         }

@@ -49,7 +49,7 @@ fn told(recordings: &Recordings) -> Vec<[Vec<Pdu>; 2]> {
 
 /// The whole file, when the recording has ended.
 async fn file(node: &Node, asked: Record) -> Vec<u8> {
-    let mut recording = node.control.record(asked).await.unwrap();
+    let mut recording = node.control.sessions.record(asked).await.unwrap();
     let mut file = Vec::new();
     while let Some(bytes) = recording.next().await {
         file.extend(bytes);
@@ -209,8 +209,9 @@ fn recordings_have_a_bound_and_end_in_time() {
 fn recording_that_nobody_reads_loses_what_it_cannot_hold_and_goes_on() {
     Sim::new(34).run(async move |sim| {
         let (node, mut host) = furnished(&sim, 1).await;
-        let id = node.control.sessions().await.unwrap()[0].id;
-        let mut recording = node.control.record(Record { session: Some(id), ..Record::default() }).await.unwrap();
+        let id = node.control.sessions.list().await.unwrap()[0].id;
+        let mut recording =
+            node.control.sessions.record(Record { session: Some(id), ..Record::default() }).await.unwrap();
         let mut file = recording.next().await.unwrap();
         for _ in 0..13_000 {
             host.read(0).await;

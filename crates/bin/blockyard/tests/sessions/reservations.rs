@@ -35,7 +35,7 @@ async fn reserve(host: &mut Host, aptpl: bool) {
 }
 
 async fn report(node: &Node) -> Option<ReservationReport> {
-    let volume = node.control.volume_report(&vm1()).await.unwrap();
+    let volume = node.control.volumes.report(&vm1()).await.unwrap();
     volume.reservation.map(|reservation| *reservation)
 }
 
@@ -93,12 +93,12 @@ fn reservation_moves_with_its_pool_to_another_node() {
         let before = report(&node).await.unwrap();
         drop(host);
         node.hide("tank/vm1").await;
-        node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
+        node.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
         let other = Node::start_second(&sim).await;
         for (disk, handle) in MEMBERS.iter().zip(&disks) {
             other.attach_disk(disk, handle).await;
         }
-        other.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
+        other.control.pools.import(&name("tank"), ImportPool::default()).await.unwrap();
         assert_eq!(report(&other).await, Some(ReservationReport { generation: 0, ..before }));
     });
 }
@@ -109,7 +109,7 @@ fn reservation_is_one_through_every_target_and_session_of_the_volume() {
         Sim::new(92).run(async move |sim| {
             let (node, _disks, mut host) = furnished_with(&sim, shards, &[], false).await;
             let target = NewTarget { name: name("u"), iqn: Some(SECOND_TARGET.parse().unwrap()) };
-            node.control.add_target(target).await.unwrap();
+            node.control.targets.add(target).await.unwrap();
             let (lun, groups) = (Some(7), Vec::new());
             let shown = NewPresentation {
                 volume: vm1(),
@@ -120,7 +120,7 @@ fn reservation_is_one_through_every_target_and_session_of_the_volume() {
                 groups,
                 force: false,
             };
-            node.control.present(shown).await.unwrap();
+            node.control.presentations.present(shown).await.unwrap();
             let login = Login { target: Some(SECOND_TARGET), ..Login::of(OPEN, 0) };
             let mut second = Host::login(&sim, &login).await;
             second.address(7);
@@ -154,27 +154,27 @@ fn operator_sees_who_holds_what_hears_of_conflicts_and_can_take_it_all_back() {
         for _ in 0..5 {
             assert_eq!(other.status_of(&READ, &[]).await, CONFLICT);
         }
-        let volume = node.control.volume_report(&vm1()).await.unwrap();
+        let volume = node.control.volumes.report(&vm1()).await.unwrap();
         assert_eq!(volume.counters.conflicts, 5);
-        let told = node.control.events(control::Wanted::default()).await;
+        let told = node.control.steward.events(control::Wanted::default()).await;
         let told: Vec<_> = told.into_iter().filter(|event| event.code == event::RESERVED).collect();
         assert_eq!((told.len(), told[0].times), (1, 1), "it is told now and then: {told:?}");
         let sentence = &told[0].sentence;
         assert!(sentence.contains("READ (10), exclusive access, held by iqn."), "{sentence}");
         assert!(sentence.contains(&format!("with key {}: only the holder reads and writes", holder.key)), "{sentence}");
         assert!(sentence.ends_with("blockyard volume reservations tank/vm1 --clear --yes"), "{sentence}");
-        node.control.clear_reservations(&vm1()).await.unwrap();
+        node.control.volumes.clear_reservations(&vm1()).await.unwrap();
         assert_eq!(report(&node).await, None);
         assert!(node.codes().await.contains(&event::RESERVATIONS_CLEARED));
         assert_eq!(other.status_of(&READ, &[]).await, GOOD);
         assert_eq!(host.status_of(&READ, &[]).await, (2, Some((6, 0x2A, 3))), "the holder is told");
         sim.sleep(Duration::from_secs(31)).await;
-        let told = node.control.events(control::Wanted::default()).await;
+        let told = node.control.steward.events(control::Wanted::default()).await;
         let told = told.into_iter().rfind(|event| event.code == event::RESERVED).expect("it is told how often more");
         assert!(told.sentence.ends_with("4 more in 30 s"), "{told:?}");
         let node = node.restarted(1).await;
         assert_eq!(report(&node).await, None, "nothing is kept of it");
-        let unknown = node.control.clear_reservations(&"tank/none".parse().unwrap()).await.unwrap_err();
+        let unknown = node.control.volumes.clear_reservations(&"tank/none".parse().unwrap()).await.unwrap_err();
         assert_eq!(unknown.code, model::code::VOLUME_UNKNOWN);
     });
 }
@@ -204,7 +204,7 @@ fn sessions_show_their_isid_and_what_they_are_to_each_reservation() {
             let mut sharer = session(&sim, 1).await;
             let _stranger = session(&sim, 2).await;
             let roles = async || -> Vec<(String, Option<ReservationRole>)> {
-                let mut sessions = node.control.sessions().await.unwrap();
+                let mut sessions = node.control.sessions.list().await.unwrap();
                 sessions.sort_by(|one, other| one.isid.cmp(&other.isid));
                 let role = |one: &SessionReport| one.reservations.first().map(|reserved| reserved.role);
                 sessions.iter().map(|one| (one.isid.clone(), role(one))).collect()
@@ -222,9 +222,9 @@ fn sessions_show_their_isid_and_what_they_are_to_each_reservation() {
             assert_eq!(roles().await, shared);
             let found = report(&node).await.unwrap();
             assert_eq!(found.holder_isid.as_deref(), Some("800000000000"));
-            let sessions = node.control.sessions().await.unwrap();
+            let sessions = node.control.sessions.list().await.unwrap();
             let one = sessions.iter().find(|one| one.isid == "800000000000").expect("it is logged in");
-            let detail = node.control.session(one.id).await.unwrap().session;
+            let detail = node.control.sessions.detail(one.id).await.unwrap().session;
             assert_eq!((&detail.isid, &detail.reservations), (&one.isid, &one.reservations));
             // The same host with another ISID holds nothing.
             drop(holder);

@@ -26,9 +26,9 @@ fn big() -> VolumeName {
 /// A volume of 16 MiB at LUN 1, of which `rate` can be written in a second.
 async fn big_volume(node: &Node, host: &mut Host, provision: Provision, rate: &str) {
     let new = NewVolume { provision: Some(provision), ..NewVolume::new(big(), Some(Size::mib(16))) };
-    node.control.create_volume(new).await.unwrap();
+    node.control.volumes.create(new).await.unwrap();
     let settings = [("bandwidth".to_owned(), rate.to_owned())].into();
-    node.control.set_volume(&big(), VolumeSettings { settings }).await.unwrap();
+    node.control.volumes.set(&big(), VolumeSettings { settings }).await.unwrap();
     node.show_as("tank/big", 1).await;
     while host.test_unit_ready().await.is_some() {}
     host.address(1);
@@ -73,9 +73,9 @@ fn sanitize_goes_on_through_resets_logouts_and_every_end_of_the_daemon() {
             assert_eq!(overwrite(&mut host, 3).await, GOOD);
             assert_eq!(host.try_read(7).await, Err(IN_PROGRESS));
             sim.sleep(Duration::from_secs(2)).await;
-            let told = node.control.volume_report(&big()).await.unwrap().sanitize;
+            let told = node.control.volumes.report(&big()).await.unwrap().sanitize;
             assert!(matches!(told, Some(SanitizeReport::Running { percent: 1..=99 })), "{told:?}");
-            let why = node.control.explain(&name("web"), &big()).await.unwrap();
+            let why = node.control.presentations.explain(&name("web"), &big()).await.unwrap();
             assert!(why.points.iter().any(|point| point.sentence.contains("is being sanitized")), "{why:?}");
             assert_eq!(host.try_write(7, 1).await, Err(IN_PROGRESS));
             assert!(host.ask(&[0x12, 0, 0, 0, 36, 0]).await.is_ok());
@@ -110,21 +110,21 @@ fn sanitize_spares_what_a_snapshot_keeps_and_a_thin_volume_gives_all_of_it_back(
             host.write(block, 0x22).await;
         }
         let noon = || NewSnapshots { volumes: vec![big()], name: name("noon"), lock: SnapshotLock::Open.into() };
-        node.control.create_snapshots(noon()).await.unwrap();
+        node.control.snapshots.create(noon()).await.unwrap();
         assert_eq!(host.status_of(&BLOCK_ERASE, &[]).await, SEQUENCE_ERROR);
         assert_eq!(overwrite(&mut host, 1).await, SEQUENCE_ERROR);
         assert!(node.codes().await.contains(&event::SANITIZE_REFUSED));
         assert_eq!(host.read(64).await, [0x22; 512]);
-        node.control.delete_snapshot(&"tank/big@noon".parse().unwrap()).await.unwrap();
+        node.control.snapshots.delete(&"tank/big@noon".parse().unwrap()).await.unwrap();
 
         assert_eq!(host.status_of(&BLOCK_ERASE, &[]).await, GOOD);
-        let refusal = node.control.create_snapshots(noon()).await.unwrap_err();
+        let refusal = node.control.snapshots.create(noon()).await.unwrap_err();
         assert_eq!(refusal.code, code::VOLUME_SANITIZED, "{refusal}");
         assert_eq!(wait(&sim, &mut host).await.1.key, 0);
         assert_eq!(host.read(64).await, [0; 512]);
-        let report = node.control.volume_report(&big()).await.unwrap();
+        let report = node.control.volumes.report(&big()).await.unwrap();
         assert_eq!(report.space.unwrap().mapped, Size::new(0));
-        node.control.create_snapshots(noon()).await.unwrap();
+        node.control.snapshots.create(noon()).await.unwrap();
     });
 }
 
@@ -138,8 +138,8 @@ fn sanitize_of_a_volume_whose_pool_is_exported_goes_on_where_it_is_imported() {
         drop(host);
         node.hide("tank/vm1").await;
         node.hide("tank/big").await;
-        node.control.export_pool(&name("tank"), Removal::default()).await.unwrap();
-        node.control.import_pool(&name("tank"), ImportPool::default()).await.unwrap();
+        node.control.pools.export(&name("tank"), Removal::default()).await.unwrap();
+        node.control.pools.import(&name("tank"), ImportPool::default()).await.unwrap();
         node.show_as("tank/big", 1).await;
         let mut host = session(&sim).await;
         assert_eq!(host.try_read(7).await, Err(IN_PROGRESS));

@@ -18,12 +18,12 @@ fn commands_without_an_answer_are_told_with_what_holds_them() {
     for shards in [1, 2] {
         Sim::new(97).run(async move |sim| {
             let (node, mut host) = furnished(&sim, shards).await;
-            let (volume, tasks) = ("tank/vm1".parse().unwrap(), async || node.control.tasks().await.unwrap());
+            let (volume, tasks) = ("tank/vm1".parse().unwrap(), async || node.control.sessions.tasks().await.unwrap());
             host.write(0, 1).await;
             assert_eq!(tasks().await, [], "everything is answered");
 
             let settings = [("iops", "1"), ("burst", "1s")].map(|(key, value)| (key.to_owned(), value.to_owned()));
-            node.control.set_volume(&volume, VolumeSettings { settings: settings.into() }).await.unwrap();
+            node.control.volumes.set(&volume, VolumeSettings { settings: settings.into() }).await.unwrap();
             host.write(0, 2).await;
             host.submit_write(1, 3).await;
             host.attribute = TaskAttribute::Ordered;
@@ -37,7 +37,7 @@ fn commands_without_an_answer_are_told_with_what_holds_them() {
                 assert!((15..25).contains(&task.waited_ms), "{} ms", task.waited_ms);
                 assert_eq!((task.lun, task.volume.as_ref()), (Some(0), Some(&volume)));
                 assert_eq!(task.host.as_ref().map(ToString::to_string).as_deref(), Some("web"));
-                let sessions = node.control.sessions().await.unwrap();
+                let sessions = node.control.sessions.list().await.unwrap();
                 assert!(sessions.iter().any(|one| one.id == task.session && one.initiator == task.initiator));
             }
 
@@ -59,7 +59,7 @@ fn command_that_a_disk_does_not_answer_is_told_with_the_disk_and_for_how_long() 
             }
             for _ in 0..3 {
                 sim.sleep(Duration::from_millis(100)).await;
-                let tasks = node.control.tasks().await.unwrap();
+                let tasks = node.control.sessions.tasks().await.unwrap();
                 let oldest = tasks.first().expect("a disk of the stripe does not answer");
                 assert_eq!(
                     (oldest.stage, oldest.disk.as_ref().map(ToString::to_string)),
@@ -70,12 +70,12 @@ fn command_that_a_disk_does_not_answer_is_told_with_the_disk_and_for_how_long() 
                 assert!(tasks.is_sorted_by_key(|task| std::cmp::Reverse(task.waited_ms)), "the oldest is first");
                 last = oldest.waited_ms;
             }
-            assert_eq!(node.control.status().await.unwrap().verdict, "All good", "a moment is nothing");
+            assert_eq!(node.control.status.report().await.unwrap().verdict, "All good", "a moment is nothing");
             sim.sleep(Duration::from_secs(6)).await;
-            let status = node.control.status().await.unwrap();
+            let status = node.control.status.report().await.unwrap();
             assert!(status.verdict.starts_with("disk d0 is not answering: look at its cable"), "{}", status.verdict);
             assert_eq!(status.severity, model::Severity::Critical);
-            let alerted = node.control.conditions().await.unwrap().there;
+            let alerted = node.control.status.conditions().await.unwrap().there;
             assert!(alerted.iter().any(|it| it.code == model::event::DISK_STALLED && it.subject.name == "d0"));
             disks[0].revive();
         });
@@ -89,11 +89,11 @@ fn disk_that_does_not_answer_keeps_nobody_from_the_events_and_is_taken_out() {
             let (node, disks, mut host) = furnished_with(&sim, shards, &[], true).await;
             hang(&sim, &disks[0], &mut host).await;
             // What is told of it is a change of the state, of which all disks are to keep a copy.
-            let looked = async { node.control.look_after(Vec::new()).await.unwrap() };
+            let looked = async { node.control.steward.look_after(Vec::new()).await.unwrap() };
             soon(&sim, looked).await;
             let told = node.codes().await;
             assert!(told.contains(&model::event::DISK_STALLED), "{told:?}");
-            let failed = async { node.control.fail_disk(&"d0".parse().unwrap()).await.unwrap() };
+            let failed = async { node.control.pools.fail_disk(&"d0".parse().unwrap()).await.unwrap() };
             soon(&sim, failed).await;
             disks[0].revive();
         });
@@ -108,11 +108,11 @@ fn change_that_waits_for_a_disk_keeps_nobody_from_the_events() {
         let (control, made) = (node.control.clone(), Rc::new(Cell::new(false)));
         let (new, is_made) = (NewVolume::new("tank/vm2".parse().unwrap(), Some(SIZE)), made.clone());
         sim.spawn(async move {
-            control.create_volume(new).await.unwrap();
+            control.volumes.create(new).await.unwrap();
             is_made.set(true);
         });
         sim.sleep(Duration::from_secs(1)).await;
-        let looked = async { node.control.look_after(Vec::new()).await.unwrap() };
+        let looked = async { node.control.steward.look_after(Vec::new()).await.unwrap() };
         soon(&sim, looked).await;
         let told = node.codes().await;
         assert!(told.contains(&model::event::DISK_STALLED) && !made.get(), "{told:?}");

@@ -159,17 +159,17 @@ fn file_of_a_trace_is_what_the_volume_has_had() {
             let vm1: VolumeName = "tank/vm1".parse().unwrap();
             for commands in [0, TRACE_COMMANDS_MAX + 1] {
                 let asked = NewTrace { commands: Some(commands) };
-                let refused = node.control.start_trace(&vm1, &asked).await.unwrap_err();
+                let refused = node.control.traces.start(&vm1, &asked).await.unwrap_err();
                 assert_eq!(refused.code, code::NUMBER_INVALID);
             }
-            assert_eq!(node.control.take_trace(&vm1).await.unwrap_err().code, code::TRACE_UNKNOWN);
-            node.control.start_trace(&vm1, &NewTrace::default()).await.unwrap();
+            assert_eq!(node.control.traces.take(&vm1).await.unwrap_err().code, code::TRACE_UNKNOWN);
+            node.control.traces.start(&vm1, &NewTrace::default()).await.unwrap();
             for block in 0..9 {
                 host.write(block, 7).await;
                 host.read(block).await;
             }
-            let traced = trace::parse(&trace::emit(node.control.take_trace(&vm1).await.unwrap())).unwrap();
-            let report = node.control.stop_trace(&vm1).await.unwrap();
+            let traced = trace::parse(&trace::emit(node.control.traces.take(&vm1).await.unwrap())).unwrap();
+            let report = node.control.traces.stop(&vm1).await.unwrap();
             assert_eq!((report.kept, traced.commands.len()), (18, 18));
             assert_eq!((traced.volume, traced.blocks, traced.block_bytes), (vm1, SIZE.bytes() / 512, 512));
             assert!(

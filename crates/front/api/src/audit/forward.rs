@@ -66,7 +66,7 @@ impl Forward {
     ///
     /// *Errors*: it cannot be read.
     pub fn open(control: Arc<Control>, audit: Arc<Audit>) -> Result<Self, Refusal> {
-        let kept = control.document(DOCUMENT)?.map_or_else(|| Ok(Kept::default()), serde_json::from_value);
+        let kept = control.core.document(DOCUMENT)?.map_or_else(|| Ok(Kept::default()), serde_json::from_value);
         let kept = kept.map_err(|error| {
             let message = format!("where the audit is forwarded to cannot be read: {error}");
             Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote it")
@@ -137,7 +137,7 @@ impl Forward {
             let batch = self.after(said).await?;
             let more = batch.len() == BATCH;
             if let Some(&(last, _)) = batch.last() {
-                let node = self.control.settings().node.as_str();
+                let node = self.control.core.settings().node.as_str();
                 let frames: String = batch.iter().map(|(_, line)| frame(node, line)).collect();
                 let written = async {
                     writer.write_all(frames.as_bytes()).await?;
@@ -191,7 +191,12 @@ impl Forward {
         let subject = Subject::new(SubjectKind::Receiver, &AUDIT_RECEIVER);
         let Some(why) = why else {
             self.fare().last = Some(now());
-            self.control.settle(event::RECEIVER_AWAY, subject, event::RECEIVER_BACK, "the audit is forwarded again");
+            self.control.notices.settle(
+                event::RECEIVER_AWAY,
+                subject,
+                event::RECEIVER_BACK,
+                "the audit is forwarded again",
+            );
             return;
         };
         let problem = Problem {
@@ -201,7 +206,7 @@ impl Forward {
             meaning: format!("{why}; it is tried again"),
             action: "see blockyard audit forward".to_owned(),
         };
-        self.control.notice(event::RECEIVER_AWAY, subject, problem);
+        self.control.notices.add(event::RECEIVER_AWAY, subject, problem);
     }
 
     fn keep(&self, next: Kept) -> Result<(), Refusal> {
@@ -209,7 +214,7 @@ impl Forward {
             tracing::error!(%error, "where the audit goes cannot be said in JSON");
             Refusal::new(code::INTERNAL, "where the audit goes cannot be said in JSON", "report this")
         })?;
-        self.control.keep_document(DOCUMENT, value)?;
+        self.control.core.keep_document(DOCUMENT, value)?;
         *self.kept() = next;
         Ok(())
     }

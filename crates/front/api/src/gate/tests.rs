@@ -144,7 +144,7 @@ async fn token_may_no_more_than_its_maker_ends_and_is_kept_as_a_hash() {
         program.ask(Method::POST, "/api/v1/tokens", &json!({"name": "child", "role": "viewer"}).to_string()).await;
     assert_eq!(child.status, StatusCode::FORBIDDEN, "a token makes none");
     assert!(!alice.ask(Method::GET, "/api/v1/tokens", "").await.text.contains(&secret));
-    let kept = node.control.document("people").expect("reads").expect("is there").to_string();
+    let kept = node.control.core.document("people").expect("reads").expect("is there").to_string();
     assert!(kept.contains("mine") && !kept.contains(&secret[10..]), "only a hash is kept");
     // Her role goes down, and with it that of her tokens.
     Browser::expect(node.local(Method::PATCH, "/api/v1/users/alice", &json!({"role": "viewer"})).await, 200);

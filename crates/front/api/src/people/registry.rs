@@ -72,7 +72,7 @@ impl Book {
     ///
     /// *Errors*: it cannot be read.
     pub fn open(control: Arc<Control>) -> Result<Self, Refusal> {
-        let kept = control.document(DOCUMENT)?;
+        let kept = control.core.document(DOCUMENT)?;
         let registry = kept.map_or_else(|| Ok(Registry::default()), serde_json::from_value).map_err(|error| {
             let message = format!("the users that are kept cannot be read: {error}");
             Refusal::new(code::STATE_DAMAGED, message, "start the version that wrote them")
@@ -97,7 +97,7 @@ impl Book {
                 tracing::error!(%error, "users cannot be said in JSON");
                 Refusal::new(code::INTERNAL, "users cannot be said in JSON", "report this with the daemon's log")
             })?;
-            self.control.keep_document(DOCUMENT, value)?;
+            self.control.core.keep_document(DOCUMENT, value)?;
             *current = Arc::new(next);
         }
         Ok(done)

@@ -10,12 +10,12 @@ type C = Arc<Control>;
 
 pub fn rows() -> Vec<Row> {
     vec![
-        one("/auth", "auth", "What holds for the logins of all hosts", |c: C| async move { Ok(c.auth()) }),
+        one("/auth", "auth", "What holds for the logins of all hosts", |c: C| async move { Ok(c.auth.report()) }),
         set(
             "/auth",
             "auth",
             "Something else holds for the logins of all hosts",
-            |c: C, Body(how): Body<SetAuth>| async move { c.set_auth(how).await },
+            |c: C, Body(how): Body<SetAuth>| async move { c.auth.set(how).await },
         )
         .only(Role::Admin),
     ]

@@ -17,14 +17,14 @@ pub fn rows() -> Vec<Row> {
             "/config",
             "config",
             "The array as a document, without secrets",
-            |c: C, Behind(door): Behind, Who(caller): Who| async move { c.export(&Beside::of(&door, caller)).await },
+            |c: C, Behind(door): Behind, Who(caller): Who| async move { c.config.export(&Beside::of(&door, caller)).await },
         ),
         act(
             "/config/plan",
             "plan",
             "What a document would change, and for whom",
             |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ApplyConfig>| async move {
-                let plan: Plan = c.plan(&asked, &Beside::of(&door, caller)).await?;
+                let plan: Plan = c.config.plan(&asked, &Beside::of(&door, caller)).await?;
                 Ok(plan)
             },
         )
@@ -36,7 +36,7 @@ pub fn rows() -> Vec<Row> {
             "applied",
             "The array is what the document says, or as it was",
             |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<ApplyConfig>| async move {
-                c.apply(asked, &Beside::of(&door, caller)).await
+                c.config.apply(asked, &Beside::of(&door, caller)).await
             },
         )
         .up_to(DOCUMENT_BYTES_MAX)
@@ -47,23 +47,23 @@ pub fn rows() -> Vec<Row> {
             "There are a pool of these disks, this volume and this host, which sees the volume; or nothing has changed",
             |c: C, Behind(door): Behind, Who(caller): Who, Body(asked): Body<NewSetup>| async move {
                 for disk in &asked.disks {
-                    if c.disk_report(&disk.name).await.is_ok_and(|known| known.path == disk.path) {
+                    if c.disks.report(&disk.name).await.is_ok_and(|known| known.path == disk.path) {
                         continue;
                     }
                     admit_path(&c, &caller, &disk.path).await?;
                 }
-                c.set_up(asked, &Beside::of(&door, caller)).await
+                c.config.set_up(asked, &Beside::of(&door, caller)).await
             },
         ),
         get("/config/versions", "configs", "Who saw what before, the present first", |c: C| async move {
-            c.past_configs().await
+            c.config.past().await
         }),
         act(
             "/config/versions/{version}/restore",
             "applied",
             "Everybody sees what they saw then",
             |c: C, Named(version): Named<ConfigVersion>, Body(how): Body<RestoreConfig>| async move {
-                c.restore_config(version.0, how).await
+                c.config.restore(version.0, how).await
             },
         )
         .only(Role::Admin),

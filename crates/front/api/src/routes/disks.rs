@@ -13,13 +13,13 @@ type One = Named<DiskName>;
 pub fn rows() -> Vec<Row> {
     vec![
         list("/disks", "disks", "All disks that are known, also those that were not found", |c: C| async move {
-            c.disks().await
+            c.disks.list().await
         }),
         list(
             "/block-devices",
             "block_devices",
             "Block devices of the machine that the array does not know, what is on them, and which are free to take",
-            |c: C| async move { c.block_devices().await },
+            |c: C| async move { c.devices.list().await },
         )
         .only(Role::Operator),
         add("/disks", "disk", "A disk is known", |c: C, Who(caller), Body(new): Body<NewDisk>| async move {
@@ -28,37 +28,37 @@ pub fn rows() -> Vec<Row> {
                 return Err(Refusal::new(code::FORBIDDEN, message, "ask an admin; a token needs --scope access"));
             }
             admit_path(&c, &caller, &new.path).await?;
-            c.add_disk(new).await
+            c.disks.add(new).await
         }),
-        one("/disks/{name}", "disk", "One disk", |c: C, Named(name): One| async move { c.disk_report(&name).await }),
+        one("/disks/{name}", "disk", "One disk", |c: C, Named(name): One| async move { c.disks.report(&name).await }),
         remove("/disks/{name}", "The disk is forgotten; what is on it stays", |c: C, Named(name): One| async move {
-            c.remove_disk(&name).await
+            c.disks.remove(&name).await
         })
         .destroys(),
         act("/disks/{name}/fail", "pool", "The disk is out of its pool", |c: C, Named(name): One| async move {
-            c.fail_disk(&name).await
+            c.pools.fail_disk(&name).await
         })
         .destroys(),
         act(
             "/disks/{name}/locate",
             "disk",
             "A light shows which disk it is, or does no more",
-            |c: C, Named(name): One, Body(how): Body<Locate>| async move { c.locate_disk(&name, how).await },
+            |c: C, Named(name): One, Body(how): Body<Locate>| async move { c.disks.locate(&name, how).await },
         ),
         act(
             "/disks/{name}/replace",
             "pool",
             "Another disk takes its place and is being filled",
-            |c: C, Named(name): One, Body(by): Body<Replace>| async move { c.replace_disk(&name, by).await },
+            |c: C, Named(name): One, Body(by): Body<Replace>| async move { c.pools.replace_disk(&name, by).await },
         ),
         act(
             "/disks/{name}/spare",
             "disk",
             "It waits to take the place of a lost member",
-            |c: C, Named(name): One, Body(new): Body<NewSpare>| async move { c.add_spare(&name, new).await },
+            |c: C, Named(name): One, Body(new): Body<NewSpare>| async move { c.spares.add(&name, new).await },
         ),
         remove("/disks/{name}/spare", "It is no spare any more", |c: C, Named(name): One| async move {
-            c.remove_spare(&name).await
+            c.spares.remove(&name).await
         }),
     ]
 }
@@ -66,5 +66,5 @@ pub fn rows() -> Vec<Row> {
 /// Admits a path that this caller may have opened: any for an admin, and what is offered for others. Who may name any file of the machine can
 /// make itself whatever it likes, so that a token needs the scope `access` for it.
 pub(super) async fn admit_path(control: &Control, caller: &Caller, path: &str) -> Result<(), Refusal> {
-    if caller.may_name_any_path() { Ok(()) } else { control.admit_offered(path).await }
+    if caller.may_name_any_path() { Ok(()) } else { control.devices.admit_offered(path).await }
 }

@@ -18,7 +18,7 @@ pub fn rows() -> Vec<Row> {
             |c: C, Asked(look): Asked<Look>| stream::moment(c, look),
         ),
         get("/tasks", "tasks", "Commands that have no answer yet, and where they stand", |c: C| async move {
-            c.tasks().await
+            c.sessions.tasks().await
         }),
         file(
             "/stream",

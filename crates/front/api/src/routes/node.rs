@@ -13,30 +13,32 @@ type C = Arc<Control>;
 
 pub fn rows() -> Vec<Row> {
     vec![
-        get("/status", "status", "How everything is, and the one thing to do", |c: C| async move { c.status().await }),
+        get("/status", "status", "How everything is, and the one thing to do", |c: C| async move {
+            c.status.report().await
+        }),
         get(
             "/findings",
             "findings",
             "What will hurt in the array and its settings, and what to do, the worst first",
-            |c: C| async move { c.findings().await },
+            |c: C| async move { c.status.findings().await },
         ),
         get(
             "/state",
             "state",
             "The version of the state that is served, and why changes are refused",
-            |c: C| async move { Ok(c.state_report()) },
+            |c: C| async move { Ok(c.core.state_report()) },
         ),
         act(
             "/state/accept",
             "state",
             "The older version of the state that is served is accepted, and changes are taken",
-            |c: C| async move { c.accept_state().await },
+            |c: C| async move { c.core.accept_state().await },
         )
         .only(Role::Admin)
         .while_held(),
         list("/events", "events", "What has happened, oldest first", |c: C, Asked(asked): Asked<Events>| async move {
             let Events { after, since, severity, last } = asked;
-            Ok(c.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
+            Ok(c.steward.events(Wanted { after: after.unwrap_or(0), since, severity, limit: last }).await)
         }),
         get(
             "/log",

@@ -11,16 +11,16 @@ type One = Named<OperationId>;
 pub fn rows() -> Vec<Row> {
     vec![
         list("/operations", "operations", "Long work that is under way, whoever began it", |c: C| async move {
-            c.operations().await
+            c.operations.list().await
         }),
         get(
             "/operations/{*id}",
             "operation",
             "One operation, as long as it is under way",
-            |c: C, Named(id): One| async move { c.operation(&id).await },
+            |c: C, Named(id): One| async move { c.operations.report(&id).await },
         ),
         remove("/operations/{*id}", "The operation has ended before its end", |c: C, Named(id): One| async move {
-            c.cancel_operation(&id).await
+            c.operations.cancel(&id).await
         }),
     ]
 }

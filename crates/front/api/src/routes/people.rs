@@ -199,7 +199,7 @@ fn web() -> Vec<Row> {
             "Where the console is, and what the node proves itself with",
             |c: C, Behind(door): Behind| async move {
                 let none = WebReport { url: None, addresses: Vec::new(), certificate: None };
-                Ok(door.web.as_ref().map_or(none, |web| web.report(c.settings().node.as_str())))
+                Ok(door.web.as_ref().map_or(none, |web| web.report(c.core.settings().node.as_str())))
             },
         ),
         add(
@@ -215,7 +215,7 @@ fn web() -> Vec<Row> {
 }
 
 fn make_link(door: &Door, asked: NewLink) -> Result<LinkReport, Refusal> {
-    let report = door.web.as_ref().map(|web| web.report(door.control.settings().node.as_str()));
+    let report = door.web.as_ref().map(|web| web.report(door.control.core.settings().node.as_str()));
     let url = report.and_then(|report| report.url).ok_or_else(|| {
         let hint = "give the daemon an address under [web] in its configuration file, or with --web";
         Refusal::new(code::WEB_CLOSED, "the console is not served, so a link to it leads nowhere", hint)

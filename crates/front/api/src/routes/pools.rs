@@ -15,20 +15,20 @@ type One = Named<Name>;
 pub fn rows() -> Vec<Row> {
     let mut rows = vec![
         list("/pools", "pools", "All pools that are known, also those that are not open", |c: C| async move {
-            c.pools().await
+            c.pools.list().await
         }),
         add("/pools", "pool", "There is a pool of these disks", |c: C, Body(new): Body<NewPool>| async move {
-            c.create_pool(new).await
+            c.pools.create(new).await
         }),
-        one("/pools/{name}", "pool", "One pool", |c: C, Named(name): One| async move { c.pool_report(&name).await }),
+        one("/pools/{name}", "pool", "One pool", |c: C, Named(name): One| async move { c.pools.report(&name).await }),
         set(
             "/pools/{name}",
             "pool",
             "The settings hold, also for what is being repaired already",
-            |c: C, Named(name): One, Body(settings): Body<PoolSettings>| async move { c.set_pool(&name, settings).await },
+            |c: C, Named(name): One, Body(settings): Body<PoolSettings>| async move { c.pools.set(&name, settings).await },
         ),
         remove("/pools/{name}", "The pool is gone; its disks are free", |c: C, Named(name): One| async move {
-            c.destroy_pool(&name).await
+            c.pools.destroy(&name).await
         })
         .destroys()
         .only(Role::Admin),
@@ -45,21 +45,21 @@ fn moving() -> [Row; 3] {
         quietly(
             "/pools/{name}/export",
             "The pool is let go of; another node may have it",
-            |c: C, Named(name): One, Body(how): Body<Removal>| async move { c.export_pool(&name, how).await },
+            |c: C, Named(name): One, Body(how): Body<Removal>| async move { c.pools.export(&name, how).await },
         )
         .only(Role::Admin),
         act(
             "/pools/{name}/import",
             "pool",
             "A pool that was found on its disks is open",
-            |c: C, Named(name): One, Body(how): Body<ImportPool>| async move { c.import_pool(&name, how).await },
+            |c: C, Named(name): One, Body(how): Body<ImportPool>| async move { c.pools.import(&name, how).await },
         )
         .only(Role::Admin),
         act(
             "/pools/{name}/key",
             "pool_key",
             "The key of its encrypted volumes, for who is to keep it",
-            |c: C, Named(name): One| async move { c.pool_key(&name).await },
+            |c: C, Named(name): One| async move { c.pools.key(&name).await },
         )
         .gives_access()
         .only(Role::Admin)
@@ -74,31 +74,31 @@ fn growing() -> [Row; 5] {
             "/pools/{name}/groups",
             "pool",
             "It has one more disk group",
-            |c: C, Named(name): One, Body(group): Body<AddGroup>| async move { c.add_group(&name, group).await },
+            |c: C, Named(name): One, Body(group): Body<AddGroup>| async move { c.pools.add_group(&name, group).await },
         ),
         act(
             "/pools/{name}/members",
             "pool",
             "A disk becomes one more member of a group",
-            |c: C, Named(name): One, Body(member): Body<AddMember>| async move { c.add_member(&name, member).await },
+            |c: C, Named(name): One, Body(member): Body<AddMember>| async move { c.pools.add_member(&name, member).await },
         ),
         act(
             "/pools/{name}/grow",
             "pool",
             "It uses all of its disks",
-            |c: C, Named(name): One, Body(how): Body<GrowPool>| async move { c.grow_pool(&name, how).await },
+            |c: C, Named(name): One, Body(how): Body<GrowPool>| async move { c.pools.grow(&name, how).await },
         ),
         act(
             "/pools/{name}/log",
             "pool",
             "It has a log device",
-            |c: C, Named(name): One, Body(log): Body<AddLog>| async move { c.add_log(&name, log).await },
+            |c: C, Named(name): One, Body(log): Body<AddLog>| async move { c.pools.add_log(&name, log).await },
         ),
         act(
             "/pools/{name}/log/removal",
             "pool",
             "It has no log device any more",
-            |c: C, Named(name): One, Body(how): Body<RemoveLog>| async move { c.remove_log(&name, how).await },
+            |c: C, Named(name): One, Body(how): Body<RemoveLog>| async move { c.pools.remove_log(&name, how).await },
         ),
     ]
 }
@@ -110,45 +110,45 @@ fn caring() -> [Row; 8] {
             "/pools/{name}/pause",
             "pool",
             "Nothing of it is repaired until it is resumed",
-            |c: C, Named(name): One| async move { c.pause_pool(&name, true).await },
+            |c: C, Named(name): One| async move { c.pools.pause(&name, true).await },
         ),
         act(
             "/pools/{name}/resume",
             "pool",
             "It is repaired again where it must be",
-            |c: C, Named(name): One| async move { c.pause_pool(&name, false).await },
+            |c: C, Named(name): One| async move { c.pools.pause(&name, false).await },
         ),
         list(
             "/pools/{name}/scrubs",
             "scrubs",
             "Its scrubs that are remembered, oldest first",
-            |c: C, Named(name): One| async move { c.scrubs(&name).await },
+            |c: C, Named(name): One| async move { c.scrubs.list(&name).await },
         ),
         act(
             "/pools/{name}/scrubs",
             "pool",
             "Everything that its volumes hold is being read and compared",
-            |c: C, Named(name): One, Body(how): Body<StartScrub>| async move { c.start_scrub(&name, how).await },
+            |c: C, Named(name): One, Body(how): Body<StartScrub>| async move { c.scrubs.start(&name, how).await },
         ),
         remove(
             "/pools/{name}/scrubs",
             "Its scrub ends",
-            |c: C, Named(name): One| async move { c.stop_scrub(&name).await },
+            |c: C, Named(name): One| async move { c.scrubs.stop(&name).await },
         ),
         get(
             "/pools/{name}/check",
             "check",
             "What is wrong with the maps of its volumes; nothing is written",
-            |c: C, Named(name): One| async move { c.check_pool(&name, false).await },
+            |c: C, Named(name): One| async move { c.pools.check(&name, false).await },
         ),
         act(
             "/pools/{name}/check",
             "check",
             "Repair what a check of the maps of its volumes finds; returns what was found",
-            |c: C, Named(name): One, Body(how): Body<RepairPool>| async move { c.repair_pool(&name, how).await },
+            |c: C, Named(name): One, Body(how): Body<RepairPool>| async move { c.pools.repair(&name, how).await },
         ),
         get("/pools/{name}/dump", "dump", "Its catalog and its maps as text", |c: C, Named(name): One| async move {
-            c.dump_pool(&name).await
+            c.pools.dump(&name).await
         })
         .of_host_data(),
     ]

@@ -13,9 +13,9 @@ type One = Named<SessionNumber>;
 
 pub fn rows() -> Vec<Row> {
     vec![
-        list("/sessions", "sessions", "Who is logged in", |c: C| async move { c.sessions().await }),
+        list("/sessions", "sessions", "Who is logged in", |c: C| async move { c.sessions.list().await }),
         get("/sessions/{id}", "session", "One session in all detail", |c: C, Named(id): One| async move {
-            c.session(id.0).await
+            c.sessions.detail(id.0).await
         }),
         end(
             "/sessions/{id}",
@@ -23,8 +23,8 @@ pub fn rows() -> Vec<Row> {
             "The session is over, or one connection of it",
             |c: C, Named(id): One, Asked(how): Asked<EndSession>| async move {
                 match how.cid {
-                    Some(cid) => c.end_connection(id.0, cid).await,
-                    None => c.end_session(id.0, how.now).await,
+                    Some(cid) => c.sessions.end_connection(id.0, cid).await,
+                    None => c.sessions.end(id.0, how.now).await,
                 }
             },
         ),
@@ -33,7 +33,7 @@ pub fn rows() -> Vec<Row> {
             "application/vnd.tcpdump.pcap",
             "What goes over the wire, until the recording ends; a reader that goes away ends it",
             |c: C, Asked(what): Asked<Record>| async move {
-                let recording = c.record(what).await?;
+                let recording = c.sessions.record(what).await?;
                 let file = futures_util::stream::unfold(recording, async |mut recording| {
                     let bytes = recording.next().await?;
                     Some((Ok::<_, Infallible>(bytes), recording))

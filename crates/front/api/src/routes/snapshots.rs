@@ -15,27 +15,27 @@ pub fn rows() -> Vec<Row> {
             "/snapshots",
             "snapshots",
             "All snapshots, or those of one volume",
-            |c: C, Asked(asked): Asked<SnapshotsOf>| async move { c.snapshots_of(asked).await },
+            |c: C, Asked(asked): Asked<SnapshotsOf>| async move { c.snapshots.list_of(asked).await },
         ),
         add(
             "/snapshots",
             "snapshots",
             "There are snapshots of these volumes, all of one instant",
-            |c: C, Body(new): Body<NewSnapshots>| async move { c.create_snapshots(new).await },
+            |c: C, Body(new): Body<NewSnapshots>| async move { c.snapshots.create(new).await },
         ),
         one("/snapshots/{*name}", "snapshot", "One snapshot", |c: C, Named(name): One| async move {
-            c.snapshot_report(&name).await
+            c.snapshots.report(&name).await
         }),
         set(
             "/snapshots/{*name}",
             "snapshot",
             "It cannot be deleted before this time",
-            |c: C, Named(name): One, Body(lock): Body<LockSnapshot>| async move { c.lock_snapshot(&name, lock).await },
+            |c: C, Named(name): One, Body(lock): Body<LockSnapshot>| async move { c.snapshots.lock(&name, lock).await },
         ),
         remove(
             "/snapshots/{*name}",
             "It is gone; its space is given back in the background",
-            |c: C, Named(name): One| async move { c.delete_snapshot(&name).await },
+            |c: C, Named(name): One| async move { c.snapshots.delete(&name).await },
         )
         .destroys(),
     ]

@@ -12,23 +12,23 @@ type One = Named<VolumeName>;
 pub fn rows() -> Vec<Row> {
     vec![
         get("/traces/{*name}", "trace", "How the trace of the volume is", |c: C, Named(name): One| async move {
-            c.trace(&name).await
+            c.traces.report(&name).await
         }),
         add(
             "/traces/{*name}",
             "trace",
             "The volume keeps which commands it has",
-            |c: C, Named(name): One, Body(how): Body<NewTrace>| async move { c.start_trace(&name, &how).await },
+            |c: C, Named(name): One, Body(how): Body<NewTrace>| async move { c.traces.start(&name, &how).await },
         ),
         end("/traces/{*name}", "trace", "The volume is not traced any more", |c: C, Named(name): One| async move {
-            c.stop_trace(&name).await
+            c.traces.stop(&name).await
         }),
         file(
             "/trace-files/{*name}",
             "application/octet-stream",
             "The file of the trace as it is now",
             |c: C, Named(name): One| async move {
-                let traced = c.take_trace(&name).await?;
+                let traced = c.traces.take(&name).await?;
                 // A million commands take a moment to put in order, and nobody else waits for that.
                 let file = tokio::task::spawn_blocking(move || trace::emit(traced)).await.map_err(|error| {
                     tracing::error!(%error, "a trace could not be written down");

@@ -15,7 +15,7 @@ type One = Named<VolumeName>;
 pub fn rows() -> Vec<Row> {
     vec![
         list("/volumes", "volumes", "All volumes that are known, also those that were not found", |c: C| async move {
-            c.volumes().await
+            c.volumes.list().await
         }),
         add(
             "/volumes",
@@ -25,11 +25,11 @@ pub fn rows() -> Vec<Row> {
                 if let Some(NewBackend::File { path }) = &new.backend {
                     admit_path(&c, &caller, path).await?;
                 }
-                c.create_volume(new).await
+                c.volumes.create(new).await
             },
         ),
         one("/volumes/{*name}", "volume", "One volume", |c: C, Named(name): One| async move {
-            c.volume_report(&name).await
+            c.volumes.report(&name).await
         }),
         set(
             "/volumes/{*name}",
@@ -40,44 +40,44 @@ pub fn rows() -> Vec<Row> {
         remove(
             "/volumes/{*name}",
             "The volume is gone, and what it held",
-            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.delete_volume(&name, how).await },
+            |c: C, Named(name): One, Asked(how): Asked<Removal>| async move { c.volumes.delete(&name, how).await },
         )
         .destroys(),
         add(
             "/clones",
             "volume",
             "There is a new volume that shows a snapshot",
-            |c: C, Body(new): Body<NewClone>| async move { c.clone_snapshot(new).await },
+            |c: C, Body(new): Body<NewClone>| async move { c.snapshots.create_clone(new).await },
         ),
         add(
             "/copies",
             "volume",
             "A new volume is being filled with another one or with a snapshot",
-            |c: C, Body(new): Body<NewCopy>| async move { c.copy_volume(new).await },
+            |c: C, Body(new): Body<NewCopy>| async move { c.copies.start(new).await },
         ),
         remove(
             "/copies/{*name}",
             "The copy to this volume has ended, and what it has made is gone",
-            |c: C, Named(name): One| async move { c.cancel_copy(&name).await },
+            |c: C, Named(name): One| async move { c.copies.cancel(&name).await },
         ),
         act(
             "/rollbacks",
             "volume",
             "A volume shows what it was at a snapshot",
-            |c: C, Body(how): Body<RollBack>| async move { c.roll_back(how).await },
+            |c: C, Body(how): Body<RollBack>| async move { c.snapshots.roll_back(how).await },
         )
         .destroys(),
         remove(
             "/reservations/{*name}",
             "Nobody has reserved the volume, and nobody is registered",
-            |c: C, Named(name): One| async move { c.clear_reservations(&name).await.map(|_| ()) },
+            |c: C, Named(name): One| async move { c.volumes.clear_reservations(&name).await.map(|_| ()) },
         )
         .destroys(),
         list(
             "/latencies/{*name}",
             "latencies",
             "How long commands of the volume took since it was opened",
-            |c: C, Named(name): One| async move { c.latencies(&name).await },
+            |c: C, Named(name): One| async move { c.volumes.latencies(&name).await },
         ),
     ]
 }
@@ -85,8 +85,8 @@ pub fn rows() -> Vec<Row> {
 async fn change(control: &Control, name: &VolumeName, change: VolumeChange) -> Result<VolumeReport, Refusal> {
     let VolumeChange { size, settings } = change;
     match size {
-        Some(size) if settings.is_empty() => control.resize_volume(name, Resize { size }).await,
-        None => control.set_volume(name, VolumeSettings { settings }).await,
+        Some(size) if settings.is_empty() => control.volumes.resize(name, Resize { size }).await,
+        None => control.volumes.set(name, VolumeSettings { settings }).await,
         Some(_) => {
             let message = "a size and settings are two changes";
             Err(Refusal::new(code::OPTIONS_CONFLICT, message, "send one after the other"))

@@ -71,7 +71,7 @@ async fn stream_tells_moments_and_events_and_ends_with_the_daemon() {
     let control = served.control.clone();
     let (answer, ()) =
         tokio::join!(served.send(Method::GET, "/api/v1/stream?after=0", "text/plain", String::new()), async move {
-            let mut watching = control.watch();
+            let mut watching = control.live.watch();
             for _ in 0..2 {
                 watching.next().await.expect("goes on").expect("a moment");
             }

@@ -26,7 +26,7 @@ async fn all_doors_tell_what_events_say_is_so_until_it_ends() {
     let node = Subject::new(SubjectKind::Node, &"node1");
     let code = |code: EventCode| code.to_string();
     assert_eq!(told(&served).await, (vec![0, 0, 0], vec![], "All good".to_owned()));
-    served.control.tell(event::AUDIT_DAMAGED, node.clone(), "record 3 is missing");
+    served.control.core.tell(event::AUDIT_DAMAGED, node.clone(), "record 3 is missing");
     let (counts, alerts, verdict) = told(&served).await;
     assert_eq!((counts, alerts.len()), (vec![1, 1, 1], 1));
     assert!(verdict.starts_with("node node1 is without part of its audit: see blockyard audit verify"), "{verdict}");
@@ -53,12 +53,12 @@ async fn alert_that_ends_by_itself_cannot_be_acknowledged() {
     };
     // Of this portal nobody else knows anything.
     let portal = Subject::new(SubjectKind::Portal, &"10.0.0.9:8443");
-    served.control.notice(event::WEB_UNUSABLE, portal.clone(), problem);
+    served.control.notices.add(event::WEB_UNUSABLE, portal.clone(), problem);
     let (counts, alerts, verdict) = told(&served).await;
     assert_eq!((counts, verdict.as_str()), (vec![1, 1, 1], "audit is unusable: make room"));
     let path = format!("/api/v1/alerts/{}/acknowledge", alerts[0].1);
     let (status, body) = served.json(Method::POST, &path, json!({})).await;
     assert_eq!((status, &body["code"]), (StatusCode::CONFLICT, &json!("BY-1875")), "{body}");
-    served.control.settle(event::WEB_UNUSABLE, portal, event::WEB_OPENED, "it is free");
+    served.control.notices.settle(event::WEB_UNUSABLE, portal, event::WEB_OPENED, "it is free");
     assert_eq!(told(&served).await, (vec![0, 0, 0], vec![], "All good".to_owned()));
 }

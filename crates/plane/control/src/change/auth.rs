@@ -1,12 +1,13 @@
 //! What logins have to prove: of one host, and of discovery.
 
-use crate::Control;
-use crate::parts::Consent;
+use crate::access::{Access, Consent};
+use crate::core::Core;
 use crate::request::{NewChap, SetAuth, SetDiscovery};
 use crate::state::{ChapRecord, ProofRecord, State};
 use crate::view::AuthReport;
 use model::{Refusal, code};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What is to be different about a proof.
 #[derive(Default)]
@@ -19,19 +20,25 @@ pub(crate) struct ProofChange {
     pub no_mutual_chap: bool,
 }
 
-impl Control {
+/// Authentication of all hosts and of discovery.
+pub struct Authentication {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+}
+
+impl Authentication {
     /// What holds for the logins of all hosts.
     #[must_use]
-    pub fn auth(&self) -> AuthReport {
-        AuthReport::of(&self.state().auth)
+    pub fn report(&self) -> AuthReport {
+        AuthReport::of(&self.core.state().auth)
     }
 
     /// From the next login on this holds; sessions that are there stay.
     ///
     /// *Errors*: the CHAP settings do not fit together.
-    pub async fn set_auth(&self, request: SetAuth) -> Result<AuthReport, Refusal> {
-        let turn = self.turn().await;
-        let mut next = State::clone(&self.state());
+    pub async fn set(&self, request: SetAuth) -> Result<AuthReport, Refusal> {
+        let turn = self.core.turn().await;
+        let mut next = State::clone(&self.core.state());
         let auth = &mut next.auth;
         auth.weakest = request.weakest.unwrap_or(auth.weakest);
         match request.discovery {
@@ -41,7 +48,7 @@ impl Control {
             Some(SetDiscovery::Own { chap, mutual_chap, no_mutual_chap }) => {
                 let change = ProofChange { chap, mutual_chap, no_mutual_chap, no_chap: false };
                 let before = auth.discovery.take().unwrap_or_default();
-                let node = self.settings.node.as_str();
+                let node = self.core.settings.node.as_str();
                 let after = before.changed(change, "discovery", node)?;
                 if after.chap.is_none() {
                     return Err(Refusal::new(
@@ -56,7 +63,7 @@ impl Control {
         admit_proofs(&next)?;
         let auth = next.auth;
         let report = AuthReport::of(&auth);
-        self.commit_access(&turn, Consent::forced(false), |state| state.auth = auth).await?;
+        self.access.commit(&turn, Consent::forced(false), |state| state.auth = auth).await?;
         Ok(report)
     }
 }

@@ -1,28 +1,15 @@
-//! How pools are repaired and looked through: set by operators, remembered, and done by the clock.
+//! Care of pools: the settings of repair and scrubs, and checks of what a pool keeps on its disks.
 
-use crate::Control;
 use crate::change::pools;
-use crate::control::Turn;
-use crate::request::{PoolSettings, RepairPool, StartScrub};
-use crate::state::PoolRecord;
-use model::{
-    Name, Order, PoolCheck, PoolPolicy, PoolReport, PoolState, Refusal, ScrubPolicy, ScrubReport, ScrubState, Timestamp,
-};
+use crate::change::pools::Pools;
+use crate::request::{PoolSettings, RepairPool};
+use model::{Name, Order, PoolCheck, PoolPolicy, PoolReport, PoolState, Refusal};
 
-/// How many scrubs of a pool are remembered.
-const SCRUBS_KEPT: usize = 12;
-
-/// A scrub may begin so many seconds before its time: the hour of the day must not wander.
-const EARLY: u64 = 3600;
-
-/// A day.
-const DAY: u64 = 86_400;
-
-impl Control {
+impl Pools {
     /// The settings hold, also for what is being repaired already.
     ///
     /// *Errors*: there is no such pool or setting, or a value is none for its setting. Nothing is changed then.
-    pub async fn set_pool(&self, name: &Name, request: PoolSettings) -> Result<PoolReport, Refusal> {
+    pub async fn set(&self, name: &Name, request: PoolSettings) -> Result<PoolReport, Refusal> {
         self.change_policy(name, |policy| request.settings.iter().try_for_each(|(key, value)| policy.set(key, value)))
             .await
     }
@@ -30,7 +17,7 @@ impl Control {
     /// Nothing of the pool is repaired or looked through until it is resumed; or it goes on.
     ///
     /// *Errors*: there is no such pool.
-    pub async fn pause_pool(&self, name: &Name, paused: bool) -> Result<PoolReport, Refusal> {
+    pub async fn pause(&self, name: &Name, paused: bool) -> Result<PoolReport, Refusal> {
         self.change_policy(name, |policy| {
             policy.repair.paused = paused;
             Ok(())
@@ -38,72 +25,38 @@ impl Control {
         .await
     }
 
-    /// Everything that the pool's volumes hold is being read and compared.
-    ///
-    /// *Errors*: there is no such pool, it is not open or does not serve, or a scrub runs already.
-    pub async fn start_scrub(&self, name: &Name, request: StartScrub) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
-        self.admit_open(name).await?;
-        self.begin_scrub(&turn, name, request.repairs, false).await?;
-        drop(turn);
-        self.pool_report(name).await
-    }
-
-    /// The scrub of the pool ends.
-    ///
-    /// *Errors*: there is no such pool, or no scrub of it runs.
-    pub async fn stop_scrub(&self, name: &Name) -> Result<(), Refusal> {
-        let _turn = self.turn().await;
-        self.admit_open(name).await?;
-        self.engine.pool(Order::StopScrub { pool: name.clone() }).await.map(|_| ())
-    }
-
-    /// The scrubs of the pool that are remembered, and the one that runs, oldest first.
-    ///
-    /// *Errors*: there is no such pool.
-    pub async fn scrubs(&self, name: &Name) -> Result<Vec<ScrubReport>, Refusal> {
-        let latest = self.pool_report(name).await?.scrub;
-        let state = self.state();
-        let mut scrubs = state.pools.get(name).map(|record| record.scrubs.clone()).unwrap_or_default();
-        if let Some(latest) = latest {
-            scrubs.retain(|scrub| scrub.started != latest.started);
-            scrubs.push(latest);
-        }
-        Ok(scrubs)
-    }
-
     /// What is wrong with the maps of the pool's volumes; nothing is written, but with `repair` what can be put right.
     ///
     /// *Errors*: there is no such pool, or it is not open.
-    pub async fn check_pool(&self, name: &Name, repair: bool) -> Result<PoolCheck, Refusal> {
+    pub async fn check(&self, name: &Name, repair: bool) -> Result<PoolCheck, Refusal> {
         self.admit_open(name).await?;
-        self.engine.check(Order::CheckPool { pool: name.clone(), repair, accept_loss: false }).await
+        self.core.engine.check(Order::CheckPool { pool: name.clone(), repair, accept_loss: false }).await
     }
 
     /// What a check finds and can be put right is right; with `accept_loss` damaged maps go on with what is left of them.
     ///
     /// *Errors*: there is no such pool, or it is not open.
-    pub async fn repair_pool(&self, name: &Name, request: RepairPool) -> Result<PoolCheck, Refusal> {
+    pub async fn repair(&self, name: &Name, request: RepairPool) -> Result<PoolCheck, Refusal> {
         self.admit_open(name).await?;
         let RepairPool { accept_loss } = request;
-        self.engine.check(Order::CheckPool { pool: name.clone(), repair: true, accept_loss }).await
+        self.core.engine.check(Order::CheckPool { pool: name.clone(), repair: true, accept_loss }).await
     }
 
     /// The catalog of the pool and the maps of its volumes, as text for people.
     ///
     /// *Errors*: there is no such pool, or it is not open.
-    pub async fn dump_pool(&self, name: &Name) -> Result<String, Refusal> {
+    pub async fn dump(&self, name: &Name) -> Result<String, Refusal> {
         self.admit_open(name).await?;
-        self.engine.text(Order::DumpPool { pool: name.clone() }).await
+        self.core.engine.text(Order::DumpPool { pool: name.clone() }).await
     }
 
     /// The data plane repairs the pool as it was set.
     pub(crate) async fn apply_policy(&self, name: &Name) -> Result<(), Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let Some(record) = state.pools.get(name) else { return Ok(()) };
         let order = Order::SetRepair { pool: name.clone(), policy: record.policy.repair.clone() };
-        self.engine.pool(order).await?;
-        self.engine.pool(Order::SetSpace { pool: name.clone(), policy: record.policy.space }).await.map(|_| ())
+        self.core.engine.pool(order).await?;
+        self.core.engine.pool(Order::SetSpace { pool: name.clone(), policy: record.policy.space }).await.map(|_| ())
     }
 
     async fn change_policy(
@@ -111,11 +64,11 @@ impl Control {
         name: &Name,
         change: impl FnOnce(&mut PoolPolicy) -> Result<(), Refusal>,
     ) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
-        let before = self.state();
+        let turn = self.core.turn().await;
+        let before = self.core.state();
         let mut policy = before.pools.get(name).ok_or_else(|| pools::unknown(name))?.policy.clone();
         change(&mut policy)?;
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             if let Some(record) = state.pools.get_mut(name) {
                 if record.policy.scrub.every != policy.scrub.every {
                     record.scrub_since = Some(crate::system::now());
@@ -123,129 +76,11 @@ impl Control {
                 record.policy = policy;
             }
         })?;
-        if self.pool_report(name).await?.state != PoolState::Missing {
+        if self.report(name).await?.state != PoolState::Missing {
             let applied = self.apply_policy(name).await;
-            self.or_restore(&turn, applied, &before)?;
+            self.core.or_restore(&turn, applied, &before)?;
         }
         drop(turn);
-        self.pool_report(name).await
-    }
-
-    async fn begin_scrub(&self, turn: &Turn<'_>, name: &Name, repairs: bool, by_clock: bool) -> Result<(), Refusal> {
-        let pool = self.engine.pool(Order::StartScrub { pool: name.clone(), repairs }).await?;
-        self.commit(turn, |state| {
-            if let Some(record) = state.pools.get_mut(name) {
-                record.clocked = pool.scrub.filter(|_| by_clock).map(|scrub| scrub.started);
-            }
-        })
-    }
-
-    /// What scrubs have found is remembered, and those whose time has come are begun, held or let go on.
-    pub(crate) async fn see_to_scrubs(&self, now: Timestamp) -> Result<(), Refusal> {
-        if self.state().pools.values().all(PoolRecord::needs_no_scrub) && !self.any_scrub().await? {
-            return Ok(());
-        }
-        let turn = self.turn().await;
-        for pool in self.engine.pools(Order::Pools).await? {
-            let state = self.state();
-            let Some(record) = state.pools.get(&pool.name) else { continue };
-            if let Some(ended) = pool.scrub.as_ref().filter(|scrub| !scrub.state.runs() && !record.remembers(scrub)) {
-                self.commit(&turn, |state| state.remember(&pool.name, ended))?;
-            }
-            let open = record.policy.scrub.window.is_none_or(|window| window.holds(now.second_of_day()));
-            match pool.scrub.as_ref().map(|scrub| (scrub.state, record.clocked == Some(scrub.started))) {
-                Some((ScrubState::Running, true)) if !open => self.hold_scrub(&pool.name, true).await?,
-                Some((ScrubState::Waiting, _)) if open => self.hold_scrub(&pool.name, false).await?,
-                Some((state, _)) if state.runs() => {}
-                latest => {
-                    // One that the daemon's end cut short is begun anew.
-                    let cut_short = latest.is_none() && record.clocked.is_some();
-                    if pool.state == PoolState::Healthy && open && (cut_short || record.is_due(now)) {
-                        self.hold_scrub(&pool.name, false).await?;
-                        self.begin_scrub(&turn, &pool.name, false, true).await?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn hold_scrub(&self, name: &Name, held: bool) -> Result<(), Refusal> {
-        self.engine.pool(Order::HoldScrub { pool: name.clone(), held }).await.map(|_| ())
-    }
-
-    async fn any_scrub(&self) -> Result<bool, Refusal> {
-        Ok(self.engine.pools(Order::Pools).await?.iter().any(|pool| pool.scrub.is_some()))
-    }
-}
-
-impl PoolRecord {
-    fn needs_no_scrub(&self) -> bool {
-        self.policy.scrub.every.seconds().is_none() && self.clocked.is_none()
-    }
-
-    fn remembers(&self, scrub: &ScrubReport) -> bool {
-        self.scrubs.iter().any(|known| known.started == scrub.started)
-    }
-
-    /// When the last scrub began, or they were asked for.
-    fn last_scrub(&self) -> Option<Timestamp> {
-        self.scrubs.last().map(|scrub| scrub.started).max(self.scrub_since)
-    }
-
-    fn is_due(&self, now: Timestamp) -> bool {
-        // One of the future began while the clock was wrong, and says nothing.
-        let last = self.last_scrub().filter(|last| *last <= now.plus(EARLY)).unwrap_or_default();
-        self.policy.scrub.every.seconds().is_some_and(|every| now.since(last) + EARLY >= every)
-    }
-
-    /// When the next scrub begins by itself.
-    pub(crate) fn next_scrub(&self) -> Option<Timestamp> {
-        next(&self.policy.scrub, self.last_scrub()?)
-    }
-}
-
-impl crate::State {
-    fn remember(&mut self, pool: &Name, scrub: &ScrubReport) {
-        let Some(record) = self.pools.get_mut(pool) else { return };
-        if record.clocked == Some(scrub.started) {
-            record.clocked = None;
-        }
-        record.scrubs.push(ScrubReport { progress: None, ..scrub.clone() });
-        let surplus = record.scrubs.len().saturating_sub(SCRUBS_KEPT);
-        record.scrubs.drain(..surplus);
-    }
-}
-
-/// When a scrub begins by itself after the one at `last`: in the first of its hours then.
-fn next(policy: &ScrubPolicy, last: Timestamp) -> Option<Timestamp> {
-    let due = last.plus(policy.every.seconds()?.saturating_sub(EARLY));
-    let Some(window) = policy.window else { return Some(due) };
-    (0..DAY).step_by(60).map(|seconds| due.plus(seconds)).find(|time| window.holds(time.second_of_day()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use model::ScrubEvery;
-
-    fn at(text: &str) -> Timestamp {
-        text.parse().expect("a time")
-    }
-
-    #[test]
-    fn scrub_by_the_clock_begins_in_the_first_of_its_hours() {
-        let policy = |every, window: Option<&str>| ScrubPolicy {
-            every,
-            window: window.map(|window| window.parse().expect("hours")),
-        };
-        let last = at("2026-11-21T10:00:00Z");
-        assert_eq!(next(&policy(ScrubEvery::Off, None), last), None);
-        assert_eq!(next(&policy(ScrubEvery::Weekly, None), last), Some(at("2026-11-28T09:00:00Z")));
-        assert_eq!(next(&policy(ScrubEvery::Weekly, Some("22:00-04:00")), last), Some(at("2026-11-28T22:00:00Z")));
-        assert_eq!(next(&policy(ScrubEvery::Monthly, Some("08:00-12:00")), last), Some(at("2026-12-21T09:00:00Z")));
-        // The hour of the day does not wander, though each one begins a little late.
-        let late = at("2026-11-28T22:00:30Z");
-        assert_eq!(next(&policy(ScrubEvery::Weekly, Some("22:00-04:00")), late), Some(at("2026-12-05T22:00:30Z")));
+        self.report(name).await
     }
 }

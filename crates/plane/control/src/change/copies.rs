@@ -1,42 +1,54 @@
 //! Full copies of volumes: begun, and ended before their end.
 
-use crate::Control;
+use crate::change::pools::Pools;
+use crate::change::snapshots::Snapshots;
 use crate::change::volumes;
+use crate::change::volumes::Volumes;
+use crate::core::Core;
 use crate::request::NewCopy;
 use crate::system::random;
 use model::{CopySource, Order, Refusal, VolumeId, VolumeName, VolumeReport, VolumeState, code};
+use std::sync::Arc;
 
-impl Control {
+/// Copies of volumes in the background.
+pub struct Copies {
+    pub(crate) core: Arc<Core>,
+    pub(crate) pools: Arc<Pools>,
+    pub(crate) volumes: Arc<Volumes>,
+    pub(crate) snapshots: Arc<Snapshots>,
+}
+
+impl Copies {
     /// What the volume shows now, or the snapshot, is being copied to a new volume, which is `Copying` until it is whole.
     ///
     /// *Errors*: there is no such source or no such pool, one of them has no pool or no map, the name is taken, or there is
     /// no room. Nothing is changed then.
-    pub async fn copy_volume(&self, request: NewCopy) -> Result<VolumeReport, Refusal> {
-        let _turn = self.turn().await;
+    pub async fn start(&self, request: NewCopy) -> Result<VolumeReport, Refusal> {
+        let _turn = self.core.turn().await;
         let NewCopy { source, name } = request;
-        self.admit_mapped(source.volume()).await?;
+        self.volumes.admit_mapped(source.volume()).await?;
         if let CopySource::Snapshot(snapshot) = &source {
-            self.snapshot_report(snapshot).await?;
+            self.snapshots.report(snapshot).await?;
         }
         let pool = name.pool().ok_or_else(|| {
             let message = format!("volume {name} has no pool to be copied to");
             Refusal::new(code::VOLUME_WITHOUT_POOL, message, "name it POOL/VOLUME")
         })?;
-        self.admit_open(pool).await?;
-        if self.volume(&name).await?.is_some() {
+        self.pools.admit_open(pool).await?;
+        if self.volumes.opened(&name).await?.is_some() {
             let message = format!("there is a volume {name} already");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name with --name"));
         }
         let id = VolumeId::from_random(random()?);
-        self.engine.volume(Order::CopyVolume { source, target: name, id }).await
+        self.core.engine.volume(Order::CopyVolume { source, target: name, id }).await
     }
 
     /// The copy to this volume has ended before its end, and what it has made is gone.
     ///
     /// *Errors*: nothing is being copied to it.
-    pub async fn cancel_copy(&self, name: &VolumeName) -> Result<(), Refusal> {
+    pub async fn cancel(&self, name: &VolumeName) -> Result<(), Refusal> {
         // Without a turn: whoever waits for one need not wait for the copy's last step.
-        self.engine.done(Order::CancelCopy { target: name.clone() }).await
+        self.core.engine.done(Order::CancelCopy { target: name.clone() }).await
     }
 }
 
@@ -52,10 +64,10 @@ pub fn admit_whole(volume: &VolumeReport) -> Result<(), Refusal> {
     }
 }
 
-impl Control {
+impl Volumes {
     /// Admits a volume that lies in a pool and is there to be used.
     pub(crate) async fn admit_mapped(&self, name: &VolumeName) -> Result<(), Refusal> {
-        let volume = self.volume(name).await?.ok_or_else(|| volumes::unknown(name))?;
+        let volume = self.opened(name).await?.ok_or_else(|| volumes::unknown(name))?;
         if name.pool().is_none() {
             let message = format!("volume {} has no pool, so it can have no snapshots", volume.name);
             return Err(Refusal::new(code::VOLUME_NO_MAP, message, "make a volume in a pool and copy into it"));

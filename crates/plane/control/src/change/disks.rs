@@ -1,43 +1,57 @@
 //! Disks: known, forgotten, failed, replaced.
 
+use crate::core::Core;
+use crate::devices::Devices;
+use crate::health::Health;
 use crate::medium::Medium;
 pub(crate) use crate::medium::admit_path;
-use crate::request::{Locate, NewDisk, Replace};
+use crate::request::{Locate, NewDisk};
 use crate::state::DiskRecord;
 use crate::store::sync_dir;
 pub(crate) use crate::unknown::missing;
-use crate::{Control, privileged};
-use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, RemoteAddress, Size, code};
+use model::{
+    DiskCounters, DiskName, DiskReport, DiskState, Label, Order, Refusal, RemoteAddress, Size, SpareReport, code,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-impl Control {
+/// The disks of the array.
+pub struct Disks {
+    pub(crate) core: Arc<Core>,
+    pub(crate) health: Arc<Health>,
+    pub(crate) devices: Arc<Devices>,
+}
+
+impl Disks {
     /// The disk is open and known.
     ///
     /// *Errors*: the name or the disk is known already, it cannot be opened, is too small, in use, or not empty and that was
     /// not forced. A file that was to be created is then not there.
-    pub async fn add_disk(&self, request: NewDisk) -> Result<DiskReport, Refusal> {
+    pub async fn add(&self, request: NewDisk) -> Result<DiskReport, Refusal> {
         if RemoteAddress::is_remote(&request.path) {
-            return super::remote::add(self, request).await;
+            return self.add_remote(request).await;
         }
         admit_local(&request)?;
-        let turn = self.turn().await;
-        let state = self.state();
+        let turn = self.core.turn().await;
+        let state = self.core.state();
         let path = admit_path(&request.path)?;
-        admit_not_own(self, &path)?;
+        admit_not_own(&self.core, &path)?;
         let name = match request.name {
             Some(name) if state.disks.contains_key(&name) => return Err(disk_name_taken(&name)),
             Some(name) => name,
             None => free_name(&path, |name| state.disks.contains_key(name)),
         };
         if let Some(size) = request.create {
-            create_file(self, &path, size)?;
+            create_file(&self.core, &path, size)?;
         }
         let added = async {
             self.admit_unknown(&path)?;
-            self.admit_unused_device(&path).await?;
+            self.devices.admit_unused(&path).await?;
             let report = self
+                .core
                 .engine
                 .disk(Order::OpenDisk { disk: name.clone(), path: request.path.clone(), remote: None })
                 .await?;
@@ -47,23 +61,23 @@ impl Control {
             let known = record.id.and_then(|id| self.known_as(id));
             let admitted = match known {
                 Some(other) => Err(disk_known(&path, &other)),
-                None => self.admit_contents(&path, &report, request.force).await,
+                None => self.devices.admit_contents(&path, &report, request.force).await,
             };
             let committed = match admitted {
                 Err(refusal) => Err(refusal),
-                Ok(()) => self.commit(&turn, |state| {
+                Ok(()) => self.core.commit(&turn, |state| {
                     state.disks.insert(name.clone(), record);
                 }),
             };
             if committed.is_err() {
-                self.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
+                self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await?;
             }
             committed.map(|()| report)
         };
         let added = added.await;
         if added.is_err()
             && request.create.is_some()
-            && let Err(error) = remove_created(self, &path)
+            && let Err(error) = remove_created(&self.core, &path)
         {
             tracing::warn!(path = %path.display(), %error, "made for a disk that was refused, and not removed");
         }
@@ -73,20 +87,20 @@ impl Control {
     /// The disk is no longer known. What is on it stays.
     ///
     /// *Errors*: there is none of this name, or an open pool uses it.
-    pub async fn remove_disk(&self, name: &DiskName) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        self.state().disk(name)?;
-        let report = self.open_disk(name).await?;
+    pub async fn remove(&self, name: &DiskName) -> Result<(), Refusal> {
+        let turn = self.core.turn().await;
+        self.core.state().disk(name)?;
+        let report = self.opened(name).await?;
         if let Some(report) = &report {
             admit_unused(name, report)?;
         }
-        let before = self.state();
-        self.commit(&turn, |state| {
+        let before = self.core.state();
+        self.core.commit(&turn, |state| {
             state.disks.remove(name);
         })?;
         if report.is_some() {
-            let closed = self.engine.done(Order::CloseDisk { disk: name.clone() }).await;
-            return self.or_restore(&turn, closed, &before);
+            let closed = self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await;
+            return self.core.or_restore(&turn, closed, &before);
         }
         Ok(())
     }
@@ -94,92 +108,31 @@ impl Control {
     /// The light of the disk's slot is on or off, or the disk's own light blinks for a while.
     ///
     /// *Errors*: there is none of this name, it is missing, or no light is known.
-    pub async fn locate_disk(&self, name: &DiskName, request: Locate) -> Result<DiskReport, Refusal> {
-        self.state().disk(name)?;
-        let report = self.open_disk(name).await?.ok_or_else(|| missing(name))?;
+    pub async fn locate(&self, name: &DiskName, request: Locate) -> Result<DiskReport, Refusal> {
+        self.core.state().disk(name)?;
+        let report = self.opened(name).await?.ok_or_else(|| missing(name))?;
         let disk = name.clone();
         match request {
-            Locate::On => self.engine.done(Order::LocateDisk { disk, on: true }).await?,
-            Locate::Off => self.engine.done(Order::LocateDisk { disk, on: false }).await?,
-            Locate::Blink { seconds } => self.engine.done(Order::BlinkDisk { disk, seconds }).await?,
+            Locate::On => self.core.engine.done(Order::LocateDisk { disk, on: true }).await?,
+            Locate::Off => self.core.engine.done(Order::LocateDisk { disk, on: false }).await?,
+            Locate::Blink { seconds } => self.core.engine.done(Order::BlinkDisk { disk, seconds }).await?,
         }
         Ok(report)
     }
 
-    /// The disk is out of its pool, as if it had died.
-    ///
-    /// *Errors*: it is not known or in no pool, has failed already, or the pool cannot do without it.
-    pub async fn fail_disk(&self, name: &DiskName) -> Result<PoolReport, Refusal> {
-        let _turn = self.turn().await;
-        self.state().disk(name)?;
-        match self.open_disk(name).await?.map(|report| report.state) {
-            None => return Err(missing(name)),
-            Some(DiskState::Failed) => {
-                return Err(Refusal::new(
-                    code::DISK_FAILED_ALREADY,
-                    format!("disk {name} has failed already"),
-                    format!("replace it with blockyard disk replace {name} NEW"),
-                ));
-            }
-            Some(_) => {}
-        }
-        self.engine.pool(Order::FailDisk { disk: name.clone() }).await
-    }
-
-    /// Another disk has the place of `name`, and the rebuild has begun. A disk that has failed may be
-    /// tried again in its own place.
-    ///
-    /// *Errors*: one of them is not known, the first is healthy and that was not both forced and confirmed,
-    /// the second is missing, in use, too small or holds something that is not ours.
-    pub async fn replace_disk(&self, name: &DiskName, request: Replace) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
-        self.state().disk(name)?;
-        self.state().disk(&request.replacement)?;
-        if self.open_disk(&request.replacement).await?.is_none() {
-            // It may have been attached since it was missed.
-            self.open_disks(&turn).await?;
-        }
-        let Some(replacement) = self.open_disk(&request.replacement).await? else {
-            return Err(missing(&request.replacement));
-        };
-        if request.replacement == *name {
-            admit_own_place(name, &replacement)?;
-        } else {
-            admit_unused(&request.replacement, &replacement)?;
-        }
-        if let Some(disk) = self.open_disk(name).await? {
-            admit_replaced(name, &disk, &request)?;
-        }
-        let in_its_place = request.replacement == *name;
-        let state = self.state();
-        let order = Order::ReplaceDisk {
-            failed: name.clone(),
-            member: state.disk(name)?.id,
-            replacement: request.replacement,
-            force: request.force,
-        };
-        let pool = self.engine.pool(order).await?;
-        self.commit(&turn, |state| state.learn(&pool))?;
-        if in_its_place {
-            // It may be the log that is back, and volumes with it.
-            self.apply_volume_policies(&turn, &pool.name).await?;
-        }
-        Ok(pool)
-    }
-
     /// The disk as the data plane sees it; none when it is not open.
-    pub(crate) async fn open_disk(&self, name: &DiskName) -> Result<Option<DiskReport>, Refusal> {
-        let disks = self.engine.disks(Order::Disks).await?;
+    pub(crate) async fn opened(&self, name: &DiskName) -> Result<Option<DiskReport>, Refusal> {
+        let disks = self.core.engine.disks(Order::Disks).await?;
         Ok(disks.into_iter().find(|disk| disk.name.as_ref() == Some(name)))
     }
 
     fn known_as(&self, id: model::DiskId) -> Option<DiskName> {
-        self.state().disks.iter().find(|(_, record)| record.id == Some(id)).map(|(name, _)| name.clone())
+        self.core.state().disks.iter().find(|(_, record)| record.id == Some(id)).map(|(name, _)| name.clone())
     }
 
     /// Admits a path that no known disk and no volume is at, under whatever name.
     fn admit_unknown(&self, path: &Path) -> Result<(), Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let Some(medium) = Medium::at(path) else {
             return Err(Refusal::new(
                 code::DISK_UNREADABLE,
@@ -204,15 +157,58 @@ impl Control {
             None => Ok(()),
         }
     }
+
+    /// All disks that are known, also those that were not found.
+    pub async fn list(&self) -> Result<Vec<DiskReport>, Refusal> {
+        let mut disks = self.core.engine.disks(Order::Disks).await?;
+        let open: BTreeSet<DiskName> = disks.iter().filter_map(|disk| disk.name.clone()).collect();
+        let state = self.core.state();
+        let lost = state.disks.iter().filter(|(name, _)| !open.contains(name));
+        disks.extend(lost.map(|(name, record)| DiskReport {
+            name: Some(name.clone()),
+            path: record.path.clone(),
+            size: Size::ZERO,
+            logical_block_bytes: 0,
+            physical_block_bytes: 0,
+            label: Label::None,
+            state: DiskState::Missing,
+            counters: DiskCounters::default(),
+            spare: None,
+            identity: record.identity.clone(),
+            health: None,
+            remote: record.remote_report(),
+        }));
+        for disk in &mut disks {
+            let record = disk.name.as_ref().and_then(|name| state.disks.get(name));
+            let spare = record.and_then(|record| record.spare.as_ref());
+            disk.health = disk.name.as_ref().and_then(|name| self.health.of(name));
+            disk.spare = spare.map(|spare| SpareReport { pool: spare.pool.clone() });
+        }
+        disks.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(disks)
+    }
+
+    /// The enclosure that each disk sits in, where it is known.
+    pub(crate) async fn placed(&self) -> Result<BTreeMap<DiskName, String>, Refusal> {
+        let disks = self.core.engine.disks(Order::Disks).await?;
+        Ok(disks.into_iter().filter_map(|disk| disk.name.zip(disk.identity.enclosure)).collect())
+    }
+
+    /// One disk. *Errors*: there is none of this name.
+    pub async fn report(&self, name: &DiskName) -> Result<DiskReport, Refusal> {
+        self.core.state().disk(name)?;
+        let disks = self.list().await?;
+        disks.into_iter().find(|disk| disk.name.as_ref() == Some(name)).ok_or_else(|| missing(name))
+    }
 }
 
 /// Admits a path that is none of the array's own files: hosts would write into its state, its audit or its key.
 ///
 /// *Errors*: it leads into the folder of the state, or to the key or the socket, also by a symbolic link.
-pub(super) fn admit_not_own(control: &Control, path: &Path) -> Result<(), Refusal> {
+pub(super) fn admit_not_own(core: &Core, path: &Path) -> Result<(), Refusal> {
     let there = real(path);
-    let settings = &control.settings;
-    let own = [settings.state_dir.as_path(), settings.socket.as_path(), control.store.key_path()];
+    let settings = &core.settings;
+    let own = [settings.state_dir.as_path(), settings.socket.as_path(), core.store.key_path()];
     if !own.into_iter().any(|own| there.starts_with(real(own))) {
         return Ok(());
     }
@@ -232,16 +228,16 @@ fn real(path: &Path) -> PathBuf {
 /// A sparse file of this size is at `path`, which was free, and survives power loss.
 ///
 /// *Errors*: it exists, or cannot be made.
-pub(super) fn create_file(control: &Control, path: &Path, size: Size) -> Result<(), Refusal> {
-    match privileged(control) {
+pub(super) fn create_file(core: &Core, path: &Path, size: Size) -> Result<(), Refusal> {
+    match core.privileged() {
         Some(helper) => helper.create(path, size.bytes()).map_err(|error| uncreated(path, size, &error)),
         None => create_here(path, size),
     }
 }
 
 /// A file that [`create_file`] has made is gone.
-pub(super) fn remove_created(control: &Control, path: &Path) -> std::io::Result<()> {
-    match privileged(control) {
+pub(super) fn remove_created(core: &Core, path: &Path) -> std::io::Result<()> {
+    match core.privileged() {
         Some(helper) => helper.remove(path),
         None => fs::remove_file(path),
     }
@@ -292,40 +288,6 @@ fn admit_local(request: &NewDisk) -> Result<(), Refusal> {
     Err(Refusal::new(code::OPTIONS_CONFLICT, format!("{} is not a remote disk", request.path), hint))
 }
 
-/// Admits a disk that has failed, or is whole, when it is to be replaced all the same and that was said twice.
-fn admit_replaced(name: &DiskName, disk: &DiskReport, request: &Replace) -> Result<(), Refusal> {
-    match (disk.state, request.force, request.confirmed) {
-        (DiskState::InUse, false, _) => Err(Refusal::new(
-            code::DISK_HEALTHY,
-            format!("disk {name} is healthy"),
-            "name the disk that failed, or repeat with --force to replace a healthy one",
-        )),
-        (DiskState::InUse, true, false) => Err(Refusal::new(
-            code::UNCONFIRMED,
-            format!("disk {name} is healthy, and {} would be without it until the rebuild has ended", pool_of(disk)),
-            "repeat with --yes if that is wanted",
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Admits a disk to its own place: one that has failed, and one that was missing and is back.
-fn admit_own_place(name: &DiskName, disk: &DiskReport) -> Result<(), Refusal> {
-    match disk.state {
-        DiskState::InUse => Err(Refusal::new(
-            code::DISK_HEALTHY,
-            format!("disk {name} is healthy and in its place"),
-            format!("name a free disk, or take it out first with blockyard disk fail {name}"),
-        )),
-        DiskState::Rebuilding => Err(Refusal::new(
-            code::DISK_IN_USE,
-            format!("disk {name} is being filled in its place already"),
-            "wait until the rebuild has ended, see blockyard pool show",
-        )),
-        DiskState::Free | DiskState::Failed | DiskState::Missing => Ok(()),
-    }
-}
-
 /// Admits a disk that no open pool uses.
 pub fn admit_unused(name: &DiskName, report: &DiskReport) -> Result<(), Refusal> {
     match report.state {
@@ -339,7 +301,7 @@ pub fn admit_unused(name: &DiskName, report: &DiskReport) -> Result<(), Refusal>
 }
 
 /// The pool that the disk's label names, in words.
-fn pool_of(disk: &DiskReport) -> String {
+pub(super) fn pool_of(disk: &DiskReport) -> String {
     disk.label.pool().map_or("a pool".to_owned(), |(_, pool)| format!("pool {pool}"))
 }
 

@@ -2,8 +2,8 @@
 
 mod stops;
 
-use crate::Control;
 use crate::change::hosts::unknown_host;
+use crate::change::presentations::Presentations;
 use crate::change::volumes;
 use crate::state::{PresentationRecord, State};
 use crate::view::ProofReport;
@@ -53,17 +53,17 @@ impl Point {
     }
 }
 
-impl Control {
+impl Presentations {
     /// Whether the host sees the volume, and every reason for it or against it.
     ///
     /// *Errors*: the host or the volume is not known.
     pub async fn explain(&self, host: &Name, volume: &VolumeName) -> Result<Explanation, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         if !state.hosts.contains_key(host) {
             return Err(unknown_host(host));
         }
-        let report = self.volume(volume).await?.ok_or_else(|| volumes::unknown(volume))?;
-        let (portals, sessions) = (self.portal_reports().await?, self.sessions().await?);
+        let report = self.volumes.opened(volume).await?.ok_or_else(|| volumes::unknown(volume))?;
+        let (portals, sessions) = (self.portals.list().await?, self.sessions.list().await?);
         let mut points = vec![of_volume(&report)];
         let shown: Vec<&PresentationRecord> = state.seen_by(host).filter(|shown| shown.volume == *volume).collect();
         points.extend(shown.iter().map(|shown| of_presentation(&state, host, shown)));
@@ -81,7 +81,7 @@ impl Control {
         points.extend(stops::of_reservation(volume, report.reservation.as_deref(), host, &names));
         points.extend(of_others(&state, host, volume));
         points.extend(of_proof(&state, host));
-        points.extend(stops::of_refused(&self.refused_logins().await?, &names));
+        points.extend(stops::of_refused(&self.refused_logins.list().await?, &names));
         points.push(of_sessions(host, &shown, &state, &sessions));
         Ok(Explanation { host: host.clone(), volume: volume.clone(), sees, points })
     }

@@ -1,22 +1,29 @@
 //! Groups of hosts that see the same volumes: made, joined, left, gone.
 
-use crate::Control;
+use crate::access::{Access, Consent};
 use crate::change::hosts::unknown_host;
-use crate::parts::Consent;
+use crate::core::Core;
 use crate::request::{GroupChange, NewHostGroup, Removal};
 use crate::state::State;
 pub(crate) use crate::unknown::unknown_group;
 use crate::view::{FormerLun, HostGroupReport};
 use model::{Name, Refusal, code};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-impl Control {
+/// Groups of hosts that see the same volumes.
+pub struct HostGroups {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+}
+
+impl HostGroups {
     /// There is a group of these hosts; it sees nothing yet.
     ///
     /// *Errors*: its name is taken, or a host is not known.
-    pub async fn add_group_of_hosts(&self, request: NewHostGroup) -> Result<HostGroupReport, Refusal> {
-        let turn = self.turn().await;
-        let (name, state) = (request.name, self.state());
+    pub async fn add(&self, request: NewHostGroup) -> Result<HostGroupReport, Refusal> {
+        let turn = self.core.turn().await;
+        let (name, state) = (request.name, self.core.state());
         if state.is_taken(&name) {
             let message = format!("there is a host or a group {name} already");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
@@ -31,10 +38,11 @@ impl Control {
             presentations: 0,
             former_luns: Vec::new(),
         };
-        self.commit_access(&turn, Consent::forced(false), |state| {
-            state.groups.insert(name, hosts);
-        })
-        .await?;
+        self.access
+            .commit(&turn, Consent::forced(false), |state| {
+                state.groups.insert(name, hosts);
+            })
+            .await?;
         Ok(report)
     }
 
@@ -42,9 +50,9 @@ impl Control {
     ///
     /// *Errors*: the group or a host is not known, a host that comes sees, or saw, another volume under a number of the
     /// group's; or sessions of a host that leaves would lose something, and it was not forced.
-    pub async fn change_group_of_hosts(&self, name: &Name, change: GroupChange) -> Result<HostGroupReport, Refusal> {
-        let turn = self.turn().await;
-        let state = self.state();
+    pub async fn change(&self, name: &Name, change: GroupChange) -> Result<HostGroupReport, Refusal> {
+        let turn = self.core.turn().await;
+        let state = self.core.state();
         let mut hosts = state.groups.get(name).cloned().ok_or_else(|| unknown_group(name))?;
         for host in &change.leave {
             if !hosts.remove(host) {
@@ -61,19 +69,20 @@ impl Control {
             }
         }
         hosts.extend(change.join);
-        self.commit_access(&turn, Consent::forced(change.force), |state| {
-            state.groups.insert(name.clone(), hosts);
-        })
-        .await?;
-        self.host_group_report(name)
+        self.access
+            .commit(&turn, Consent::forced(change.force), |state| {
+                state.groups.insert(name.clone(), hosts);
+            })
+            .await?;
+        self.report(name)
     }
 
     /// The group is no more; its hosts stay.
     ///
     /// *Errors*: there is none of this name; or volumes are presented to it, and it was not forced.
-    pub async fn remove_group_of_hosts(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        let state = self.state();
+    pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
+        let turn = self.core.turn().await;
+        let state = self.core.state();
         if !state.groups.contains_key(name) {
             return Err(unknown_group(name));
         }
@@ -85,19 +94,29 @@ impl Control {
         if let Some(seen) = seen.filter(|_| !request.force) {
             let message = format!("group {name} sees volume {}", seen.volume);
             let hint = format!("end that first with blockyard unpresent {} {name}", seen.volume);
-            return Err(self.in_use(Refusal::new(code::HOST_IN_USE, message, hint), removal).await);
+            return Err(self.access.in_use(Refusal::new(code::HOST_IN_USE, message, hint), removal).await);
         }
-        self.commit_access(&turn, Consent::forced(request.force), removal).await
+        self.access.commit(&turn, Consent::forced(request.force), removal).await
     }
 
     /// All groups of hosts.
     #[must_use]
-    pub fn groups_of_hosts(&self) -> Vec<HostGroupReport> {
-        let state = self.state();
+    pub fn list(&self) -> Vec<HostGroupReport> {
+        let state = self.core.state();
         let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
         state.presentations.iter().for_each(|record| *counts.entry(&record.host).or_default() += 1);
         let shown = |name| counts.get(name).copied().unwrap_or_default();
         state.groups.keys().map(|name| HostGroupReport::of(name, &state, shown(name))).collect()
+    }
+
+    /// One group of hosts. *Errors*: there is none of this name.
+    pub fn report(&self, name: &Name) -> Result<HostGroupReport, Refusal> {
+        let state = self.core.state();
+        if !state.groups.contains_key(name) {
+            return Err(unknown_group(name));
+        }
+        let presentations = state.presentations.iter().filter(|record| record.host == *name).count();
+        Ok(HostGroupReport::of(name, &state, presentations))
     }
 }
 

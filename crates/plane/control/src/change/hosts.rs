@@ -1,24 +1,31 @@
-//! Hosts and targets: known, forgotten.
+//! Hosts: added, changed, removed.
 
-use crate::Control;
+use crate::access::{Access, Consent};
 use crate::change::auth::{ProofChange, admit_proofs};
-use crate::parts::Consent;
-use crate::request::{HostChange, NewHost, NewTarget, Removal};
-use crate::state::{HostRecord, ProofRecord, State, TargetRecord};
+use crate::core::Core;
+use crate::request::{HostChange, NewHost, Removal};
+use crate::state::{HostRecord, ProofRecord, State};
 pub(crate) use crate::unknown::{unknown_host, unknown_target};
-use crate::view::{HostReport, TargetReport};
+use crate::view::HostReport;
 use model::{Iqn, Name, Network, Refusal, code};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-impl Control {
+/// Hosts.
+pub struct Hosts {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+}
+
+impl Hosts {
     /// The host is known and may log in; it sees nothing yet.
     ///
     /// *Errors*: its name or one of its initiators is taken, it has no initiator, its CHAP settings do not fit together; or sessions of
     /// its initiators, which a host that takes any has let in, would lose something, and it was not forced.
-    pub async fn add_host(&self, request: NewHost) -> Result<HostReport, Refusal> {
-        let turn = self.turn().await;
+    pub async fn add(&self, request: NewHost) -> Result<HostReport, Refusal> {
+        let turn = self.core.turn().await;
         let name = request.name.clone();
-        let state = self.state();
+        let state = self.core.state();
         if state.is_taken(&name) {
             return Err(Refusal::new(
                 code::NAME_TAKEN,
@@ -32,15 +39,16 @@ impl Control {
             any: request.any,
             initiators: request.initiators,
             networks: request.networks,
-            proof: ProofRecord::default().changed(change, name.as_str(), self.settings.node.as_str())?,
+            proof: ProofRecord::default().changed(change, name.as_str(), self.core.settings.node.as_str())?,
         };
         admit_host(&state, &name, &record)?;
         let (given, force) = (name.clone(), request.force);
-        self.commit_access(&turn, Consent::forced(force), |state| {
-            state.hosts.insert(name, record);
-        })
-        .await?;
-        self.host_report(&given)
+        self.access
+            .commit(&turn, Consent::forced(force), |state| {
+                state.hosts.insert(name, record);
+            })
+            .await?;
+        self.report(&given)
     }
 
     /// The host is as `change` says from now on. Sessions of initiators that it no longer has end; others stay, whatever
@@ -48,9 +56,9 @@ impl Control {
     ///
     /// *Errors*: there is none of this name, it would be none that could be added so; or sessions would end that see something, and it was
     /// not forced.
-    pub async fn change_host(&self, name: &Name, change: HostChange) -> Result<HostReport, Refusal> {
-        let turn = self.turn().await;
-        let state = self.state();
+    pub async fn change(&self, name: &Name, change: HostChange) -> Result<HostReport, Refusal> {
+        let turn = self.core.turn().await;
+        let state = self.core.state();
         let mut record = state.hosts.get(name).cloned().ok_or_else(|| unknown_host(name))?;
         if let Some(gone) = change.remove_initiators.iter().find(|gone| !record.initiators.contains(gone)) {
             let message = format!("host {name} has no initiator {gone}");
@@ -62,21 +70,22 @@ impl Control {
         let consent = Consent::forced(change.force);
         let HostChange { chap, mutual_chap, no_chap, no_mutual_chap, .. } = change;
         let change = ProofChange { chap, mutual_chap, no_chap, no_mutual_chap };
-        record.proof = record.proof.changed(change, name.as_str(), self.settings.node.as_str())?;
+        record.proof = record.proof.changed(change, name.as_str(), self.core.settings.node.as_str())?;
         admit_host(&state, name, &record)?;
-        self.commit_access(&turn, consent, |state| {
-            state.hosts.insert(name.clone(), record);
-        })
-        .await?;
-        self.host_report(name)
+        self.access
+            .commit(&turn, consent, |state| {
+                state.hosts.insert(name.clone(), record);
+            })
+            .await?;
+        self.report(name)
     }
 
     /// The host is no longer known, its sessions have ended, and the LUN numbers that it had are forgotten.
     ///
     /// *Errors*: there is none of this name; or it sees volumes or is one of a group, and it was not forced.
-    pub async fn remove_host(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        let state = self.state();
+    pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
+        let turn = self.core.turn().await;
+        let state = self.core.state();
         if !state.hosts.contains_key(name) {
             return Err(unknown_host(name));
         }
@@ -86,59 +95,25 @@ impl Control {
             state.hosts.remove(name);
         };
         if let Some(refusal) = host_in_use(&state, name).filter(|_| !request.force) {
-            return Err(self.in_use(refusal, removal).await);
+            return Err(self.access.in_use(refusal, removal).await);
         }
-        self.commit_access(&turn, Consent::forced(request.force), removal).await
+        self.access.commit(&turn, Consent::forced(request.force), removal).await
     }
 
-    /// The target is served.
-    ///
-    /// *Errors*: its name or its iSCSI name is taken.
-    pub async fn add_target(&self, request: NewTarget) -> Result<TargetReport, Refusal> {
-        let turn = self.turn().await;
-        let state = self.state();
-        let iqn: Iqn = match request.iqn {
-            Some(iqn) => iqn,
-            None => state.target_iqn(&self.settings, Some(&request.name))?,
-        };
-        let taken = |message: String| Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
-        if state.targets.contains_key(&request.name) {
-            return taken(format!("there is a target {} already", request.name));
-        }
-        if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
-            return taken(format!("target {other} has the iSCSI name {iqn}"));
-        }
-        let report = TargetReport { name: request.name.clone(), iqn: iqn.clone(), presentations: 0 };
-        self.commit_access(&turn, Consent::forced(false), |state| {
-            state.targets.insert(request.name, TargetRecord { iqn });
-        })
-        .await?;
-        Ok(report)
+    /// All hosts.
+    #[must_use]
+    pub fn list(&self) -> Vec<HostReport> {
+        let state = self.core.state();
+        let counts = state.seen_counts();
+        let sees = |name: &Name| counts.get(name).copied().unwrap_or_default();
+        state.hosts.iter().map(|(name, record)| HostReport::of(name, record, &state, sees(name))).collect()
     }
 
-    /// The target is served no more.
-    ///
-    /// *Errors*: there is none of this name, it is the last one; or volumes are presented through it, and it was not forced.
-    pub async fn remove_target(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        let state = self.state();
-        if !state.targets.contains_key(name) {
-            return Err(unknown_target(name));
-        }
-        if state.targets.len() == 1 {
-            let message = format!("target {name} cannot be removed because it is the only one");
-            return Err(Refusal::new(code::TARGET_IN_USE, message, "add another target first"));
-        }
-        let removal = |state: &mut State| {
-            state.presentations.retain(|record| record.target != *name);
-            state.targets.remove(name);
-        };
-        if !request.force && state.presentations.iter().any(|presentation| presentation.target == *name) {
-            let message = format!("target {name} cannot be removed because volumes are presented through it");
-            let refusal = Refusal::new(code::TARGET_IN_USE, message, "end the presentations first");
-            return Err(self.in_use(refusal, removal).await);
-        }
-        self.commit_access(&turn, Consent::forced(request.force), removal).await
+    /// One host. *Errors*: there is none of this name.
+    pub fn report(&self, name: &Name) -> Result<HostReport, Refusal> {
+        let state = self.core.state();
+        let record = state.hosts.get(name).ok_or_else(|| unknown_host(name))?;
+        Ok(HostReport::of(name, record, &state, state.seen_by(name).count()))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The log devices of pools: added, and taken away.
 
-use crate::Control;
+use crate::change::pools::Pools;
 use crate::request::{AddLog, NewGroup, RemoveLog};
 use model::{DiskName, Level, LogState, Name, Order, PoolReport, Refusal, code};
 
-impl Control {
+impl Pools {
     /// The pool has a log device of the disks, and its volumes may be written back; those that were to be and could not
     /// are from now on.
     ///
@@ -12,9 +12,9 @@ impl Control {
     /// twice; one disk is not confirmed for a pool that bears the loss of a disk; and what the data plane refuses. Nothing is
     /// changed then.
     pub async fn add_log(&self, name: &Name, request: AddLog) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        let pool = self.pool_report(name).await?;
+        let pool = self.report(name).await?;
         if pool.log.is_some() {
             let message = format!("pool {name} has a log already");
             let hint = format!("take it away first with blockyard pool remove-log {name}");
@@ -34,11 +34,11 @@ impl Control {
             ));
         }
         let order = Order::AddLog { pool: name.clone(), disks: group.disks, force: request.force };
-        let pool = self.engine.pool(order).await?;
-        self.commit(&turn, |state| state.learn(&pool))?;
-        self.apply_volume_policies(&turn, name).await?;
+        let pool = self.core.engine.pool(order).await?;
+        self.core.commit(&turn, |state| state.learn(&pool))?;
+        self.volumes.apply_policies(&turn, name).await?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 
     /// The pool has no log device any more, and its disks are free.
@@ -46,9 +46,9 @@ impl Control {
     /// *Errors*: there is no pool of this name, it is not open or has no log; a volume is written back through it, or waits for
     /// what it holds and that is not given up; it is given up and can be read, or that is not confirmed. Nothing is changed then.
     pub async fn remove_log(&self, name: &Name, request: RemoveLog) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        let pool = self.pool_report(name).await?;
+        let pool = self.report(name).await?;
         let Some(log) = pool.log else {
             return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {name} has no log"), "see blockyard pool show"));
         };
@@ -61,19 +61,19 @@ impl Control {
             ));
         }
         // A label that is not there any more would make a disk look like another one.
-        let before = self.state();
+        let before = self.core.state();
         let disks: Vec<DiskName> = log.group.members.iter().filter_map(|member| member.disk.clone()).collect();
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             for disk in &disks {
                 if let Some(record) = state.disks.get_mut(disk) {
                     record.id = None;
                 }
             }
         })?;
-        let removed = self.engine.pool(Order::RemoveLog { pool: name.clone(), lost: request.lost }).await;
-        self.or_restore(&turn, removed.map(drop), &before)?;
-        self.apply_volume_policies(&turn, name).await?;
+        let removed = self.core.engine.pool(Order::RemoveLog { pool: name.clone(), lost: request.lost }).await;
+        self.core.or_restore(&turn, removed.map(drop), &before)?;
+        self.volumes.apply_policies(&turn, name).await?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 }

@@ -1,31 +1,42 @@
 //! Pools: made, found again, destroyed.
 
-use crate::Control;
-use crate::change::disks::{admit_unused, missing};
+use crate::access::{Access, Consent};
+use crate::change::disks::{Disks, admit_unused, missing};
+use crate::change::volumes::Volumes;
+use crate::core::Core;
 use crate::engine::unexpected;
 use crate::medium::Medium;
-use crate::parts::Consent;
 use crate::request::{AddGroup, AddMember, GrowPool, ImportPool, NewGroup, NewPool, PoolKeyText, Removal, SecretText};
 use crate::state::{KeyRecord, PendingRecord, PoolRecord, PresentationRecord, ReadOnlyRecord, SpareRecord, State};
 use crate::system::random;
+use crate::unknown::unknown_pool;
 pub(crate) use crate::unknown::unknown_pool as unknown;
 use model::{
-    DiskName, GroupSpec, Name, Order, PoolId, PoolReport, PoolState, Refusal, Report, Size, Subject, code, event,
-    spread,
+    DiskName, GroupReport, GroupSpec, MemberReport, Name, Order, PoolId, PoolReport, PoolState, Refusal, Report, Size,
+    SpaceState, Subject, code, event, spread,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Bytes on one member before the next member's turn, unless told otherwise.
 const CHUNK: Size = Size::new(64 << 10);
 
-impl Control {
+/// Pools, their groups and members.
+pub struct Pools {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) volumes: Arc<Volumes>,
+}
+
+impl Pools {
     /// The pool is made of the disks and open.
     ///
     /// *Errors*: the name is taken, a group has too few disks, a disk is unknown, missing, in use or
     /// named twice; and what the data plane refuses. Nothing is changed then.
-    pub async fn create_pool(&self, request: NewPool) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
-        if self.state().pools.contains_key(&request.name) {
+    pub async fn create(&self, request: NewPool) -> Result<PoolReport, Refusal> {
+        let turn = self.core.turn().await;
+        if self.core.state().pools.contains_key(&request.name) {
             return Err(pool_name_taken(&request.name));
         }
         let disks = self.admit_groups(&request.groups).await?;
@@ -33,13 +44,13 @@ impl Control {
         let groups = if request.spread { self.spread(request.groups).await? } else { request.groups };
         let id = PoolId::from_random(random()?);
         let pending = PendingRecord { pool: request.name.clone(), disks };
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             state.pending.insert(id, pending);
         })?;
         let groups = groups.into_iter().map(spec).collect();
         let (name, force) = (request.name, request.force);
-        let made = self.engine.pool(Order::CreatePool { pool: name.clone(), id, groups, force }).await;
-        let committed = self.commit(&turn, |state| {
+        let made = self.core.engine.pool(Order::CreatePool { pool: name.clone(), id, groups, force }).await;
+        let committed = self.core.commit(&turn, |state| {
             state.pending.remove(&id);
             if let Ok(pool) = &made {
                 state.learn(pool);
@@ -52,11 +63,11 @@ impl Control {
         });
         if let (Ok(pool), Err(_)) = (&made, &committed) {
             // The pending record is still there: whatever this leaves is wiped at the next start.
-            self.engine.done(Order::DestroyPool { pool: pool.name.clone() }).await?;
+            self.core.engine.done(Order::DestroyPool { pool: pool.name.clone() }).await?;
         }
         committed.and(made)?;
         drop(turn);
-        self.pool_report(&name).await
+        self.report(&name).await
     }
 
     /// The pool has one more group of the disks, and its volumes may lie on it.
@@ -64,14 +75,14 @@ impl Control {
     /// *Errors*: there is no pool of this name, or it is not open; the group has too few disks, a disk is unknown, missing, in
     /// use or named twice; and what the data plane refuses. Nothing is changed then.
     pub async fn add_group(&self, name: &Name, request: AddGroup) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
         self.admit_groups(std::slice::from_ref(&request.group)).await?;
         let (group, force) = (spec(request.group), request.force);
-        let pool = self.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
-        self.commit(&turn, |state| state.learn(&pool))?;
+        let pool = self.core.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
+        self.core.commit(&turn, |state| state.learn(&pool))?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 
     /// The disk is one more member of a group of the pool, which is being laid out over all of them.
@@ -79,23 +90,24 @@ impl Control {
     /// *Errors*: there is no pool of this name, or it is not open; the disk is unknown, missing or in use; and what the data
     /// plane refuses. Nothing is changed then.
     pub async fn add_member(&self, name: &Name, request: AddMember) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
         self.admit_members(std::slice::from_ref(&request.disk)).await?;
         let AddMember { disk, group, force } = request;
-        let pool = self.engine.pool(Order::AddMember { pool: name.clone(), group, disk, force }).await?;
-        self.commit(&turn, |state| state.learn(&pool))?;
+        let pool = self.core.engine.pool(Order::AddMember { pool: name.clone(), group, disk, force }).await?;
+        self.core.commit(&turn, |state| state.learn(&pool))?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 
     /// A group of the pool, or every one that can, uses all of its disks, which were replaced by larger ones.
     ///
     /// *Errors*: there is no pool of this name, or it is not open; and what the data plane refuses. Nothing is changed then.
-    pub async fn grow_pool(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
-        let turn = self.turn().await;
+    pub async fn grow(&self, name: &Name, request: GrowPool) -> Result<PoolReport, Refusal> {
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        self.engine
+        self.core
+            .engine
             .pool(Order::GrowPool {
                 pool: name.clone(),
                 group: request.group,
@@ -103,14 +115,14 @@ impl Control {
             })
             .await?;
         drop(turn);
-        self.pool_report(name).await
+        self.report(name).await
     }
 
     /// Admits the name of a pool that is open; how it is.
     pub(crate) async fn admit_open(&self, name: &Name) -> Result<PoolReport, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let record = state.pools.get(name).ok_or_else(|| unknown(name))?;
-        let pools = self.engine.pools(Order::Pools).await?;
+        let pools = self.core.engine.pools(Order::Pools).await?;
         pools.into_iter().find(|pool| pool.name == *name).ok_or_else(|| not_open(name, record.read_only.is_some()))
     }
 
@@ -119,7 +131,7 @@ impl Control {
     /// *Shape*: `force` when the operator says that the node that had it last is down; the key of a pool with encrypted volumes that another
     /// node had. *Errors*: the key is another one, no disk of it is known, two pools
     /// have the name, too many disks are missing, or another node has it or may have it.
-    pub async fn import_pool(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
+    pub async fn import(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
         let ImportPool { force, accept_log_loss, read_only, key } = request;
         let key = key.map(SecretText::secret).transpose().map_err(|refusal| {
             let hint = "give the 64 hexadecimal digits that blockyard pool key wrote";
@@ -128,47 +140,47 @@ impl Control {
         let order = |id| Order::OpenPool { id, force, accept_log_loss, read_only, key: key.clone() };
         let record = key.clone().map(|secret| KeyRecord { secret });
         let record = read_only.then_some(ReadOnlyRecord { force, accept_log_loss, key: record });
-        let turn = self.turn().await;
-        self.open_disks(&turn).await?;
+        let turn = self.core.turn().await;
+        self.disks.open_all(&turn).await?;
         let shown = self.close_to_import(name, read_only).await?;
-        let known = self.state().pools.get(name).cloned();
+        let known = self.core.state().pools.get(name).cloned();
         let id = match &known {
             Some(known) => known.id,
-            None => self.labelled_pool(name).await?,
+            None => self.labelled(name).await?,
         };
         if known.is_some() && read_only {
             // Before it is opened: a daemon that ends meanwhile must not open it for writing when it starts again.
-            self.commit(&turn, |state| state.set_read_only(name, record.clone()))?;
+            self.core.commit(&turn, |state| state.set_read_only(name, record.clone()))?;
         }
         // It may be watched for seconds whether another node has the pool: other changes have their turns meanwhile.
         drop(turn);
-        let pool = match self.engine.pool(order(id)).await {
+        let pool = match self.core.engine.pool(order(id)).await {
             Ok(pool) => pool,
             Err(refusal) => {
                 self.give_up_import(name, known, shown, &refusal).await?;
                 return Err(refusal);
             }
         };
-        let turn = self.turn().await;
-        self.commit(&turn, |state| {
+        let turn = self.core.turn().await;
+        self.core.commit(&turn, |state| {
             state.learn(&pool);
             state.set_read_only(&pool.name, record);
         })?;
         self.apply_policy(&pool.name).await?;
-        self.apply_volume_policies(&turn, &pool.name).await?;
-        self.drop_dangling(&turn).await?;
-        self.apply_access().await?;
+        self.volumes.apply_policies(&turn, &pool.name).await?;
+        self.access.drop_dangling(&turn).await?;
+        self.access.apply().await?;
         drop(turn);
-        self.pool_report(&pool.name).await
+        self.report(&pool.name).await
     }
 
     /// The pool is closed, if it was open. True when it served its volumes for reading until then.
     ///
     /// *Errors*: it is open, and importing it would not change that.
     async fn close_to_import(&self, name: &Name, read_only: bool) -> Result<bool, Refusal> {
-        let open = self.engine.pools(Order::Pools).await?.into_iter().find(|pool| pool.name == *name);
+        let open = self.core.engine.pools(Order::Pools).await?.into_iter().find(|pool| pool.name == *name);
         let Some(pool) = open else { return Ok(false) };
-        let is_imported_read_only = self.state().pools.get(name).is_some_and(|record| record.read_only.is_some());
+        let is_imported_read_only = self.core.state().pools.get(name).is_some_and(|record| record.read_only.is_some());
         let may_be_reopened = match pool.read_only {
             _ if pool.state == PoolState::Failed => true,
             Some(_) => !(read_only && is_imported_read_only),
@@ -178,7 +190,7 @@ impl Control {
             return Err(open_already(&pool, read_only));
         }
         // What is presented stays so, and hosts find the volumes again.
-        self.engine.done(Order::ClosePool { pool: name.clone() }).await?;
+        self.core.engine.done(Order::ClosePool { pool: name.clone() }).await?;
         Ok(pool.read_only.is_some())
     }
 
@@ -192,15 +204,15 @@ impl Control {
     ) -> Result<(), Refusal> {
         if matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED) {
             let sentence = format!("pool {name} was not imported: {refusal}");
-            self.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
+            self.core.raise(event::IMPORT_REFUSED, Subject::pool(name), sentence);
         }
         let Some(known) = known else { return Ok(()) };
         {
-            let turn = self.turn().await;
-            self.commit(&turn, |state| state.set_read_only(name, known.read_only.clone()))?;
+            let turn = self.core.turn().await;
+            self.core.commit(&turn, |state| state.set_read_only(name, known.read_only.clone()))?;
         }
         if shown && let Some(pool) = self.open_known(name, &known).await {
-            self.settle_pool(&self.turn().await, &pool).await?;
+            self.settle(&self.core.turn().await, &pool).await?;
         }
         Ok(())
     }
@@ -208,9 +220,9 @@ impl Control {
     /// What wraps the keys of the encrypted volumes of a pool that is open: with it, they can be read elsewhere.
     ///
     /// *Errors*: there is no pool of this name, or it is not open.
-    pub async fn pool_key(&self, name: &Name) -> Result<PoolKeyText, Refusal> {
+    pub async fn key(&self, name: &Name) -> Result<PoolKeyText, Refusal> {
         self.admit_open(name).await?;
-        match self.engine.ask(Order::PoolKey { pool: name.clone() }).await? {
+        match self.core.engine.ask(Order::PoolKey { pool: name.clone() }).await? {
             Report::PoolKey(id, key) => Ok(PoolKeyText { id, key: SecretText::hex(key.expose()) }),
             other => Err(unexpected(&other)),
         }
@@ -219,25 +231,25 @@ impl Control {
     /// The pool is closed and no longer ours; another machine may have its disks.
     ///
     /// *Errors*: there is none of this name, it is not open; or its volumes are presented, and it was not forced.
-    pub async fn export_pool(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
-        let turn = self.turn().await;
+    pub async fn export(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
+        let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        let state = self.state();
+        let state = self.core.state();
         let unpresented = |state: &mut State| state.presentations.retain(|seen| seen.volume.pool() != Some(name));
         match state.presentations.iter().find(|seen| seen.volume.pool() == Some(name)) {
             None => {}
-            Some(_) if request.force => self.commit_access(&turn, Consent::forced(true), unpresented).await?,
+            Some(_) if request.force => self.access.commit(&turn, Consent::forced(true), unpresented).await?,
             Some(PresentationRecord { volume, host, .. }) => {
                 let message = format!("volume {volume} of pool {name} is presented to host {host}");
                 let hint = format!("end that first with blockyard unpresent {volume} {host}");
-                return Err(self.in_use(Refusal::new(code::POOL_IN_USE, message, hint), unpresented).await);
+                return Err(self.access.in_use(Refusal::new(code::POOL_IN_USE, message, hint), unpresented).await);
             }
         }
-        let before = self.state();
-        self.commit(&turn, |state| state.forget_pool(name))?;
-        let closed = self.engine.done(Order::ClosePool { pool: name.clone() }).await;
-        self.or_restore(&turn, closed, &before)?;
-        self.raise(
+        let before = self.core.state();
+        self.core.commit(&turn, |state| state.forget_pool(name))?;
+        let closed = self.core.engine.done(Order::ClosePool { pool: name.clone() }).await;
+        self.core.or_restore(&turn, closed, &before)?;
+        self.core.raise(
             event::POOL_EXPORTED,
             Subject::pool(name),
             format!("pool {name} was exported: another machine may import it"),
@@ -248,9 +260,9 @@ impl Control {
     /// The pool is gone, and its disks are free.
     ///
     /// *Errors*: there is none of this name, it has volumes, or it is not open.
-    pub async fn destroy_pool(&self, name: &Name) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        let before = self.state();
+    pub async fn destroy(&self, name: &Name) -> Result<(), Refusal> {
+        let turn = self.core.turn().await;
+        let before = self.core.state();
         let pool = self.admit_open(name).await?;
         let record = before.pools.get(name).ok_or_else(|| unknown(name))?;
         if pool.volumes > 0 {
@@ -261,7 +273,7 @@ impl Control {
             ));
         }
         let disks: Vec<DiskName> = pool.members().filter_map(|member| member.disk.clone()).collect();
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             for disk in &disks {
                 if let Some(record) = state.disks.get_mut(disk) {
                     record.id = None;
@@ -270,9 +282,9 @@ impl Control {
             state.forget_pool(name);
             state.pending.insert(record.id, PendingRecord { pool: name.clone(), disks });
         })?;
-        let destroyed = self.engine.done(Order::DestroyPool { pool: name.clone() }).await;
-        self.or_restore(&turn, destroyed, &before)?;
-        self.commit(&turn, |state| {
+        let destroyed = self.core.engine.done(Order::DestroyPool { pool: name.clone() }).await;
+        self.core.or_restore(&turn, destroyed, &before)?;
+        self.core.commit(&turn, |state| {
             state.pending.remove(&record.id);
         })
     }
@@ -292,6 +304,7 @@ impl Control {
     /// Admits disks that are known, open, free and named once.
     async fn admit_members(&self, disks: &[DiskName]) -> Result<(), Refusal> {
         let open: BTreeMap<DiskName, _> = self
+            .core
             .engine
             .disks(Order::Disks)
             .await?
@@ -301,7 +314,7 @@ impl Control {
         let mut seen = BTreeSet::new();
         let mut media: BTreeMap<Medium, &DiskName> = BTreeMap::new();
         for disk in disks {
-            if self.state().disk(disk)?.spare.is_some() {
+            if self.core.state().disk(disk)?.spare.is_some() {
                 let hint = format!("name another disk, or run blockyard disk spare remove {disk} first");
                 return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is a spare"), hint));
             }
@@ -310,7 +323,7 @@ impl Control {
                 let message = format!("disk {disk} is named twice");
                 return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
             }
-            let medium = Medium::at(&self.state().disk(disk)?.path);
+            let medium = Medium::at(&self.core.state().disk(disk)?.path);
             if let Some(other) = medium.and_then(|medium| media.insert(medium, disk)) {
                 return Err(one_disk(other, disk));
             }
@@ -326,7 +339,7 @@ impl Control {
                 let message = format!("disk {spare} is named twice");
                 return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
             }
-            self.admit_spare(spare, false).await?;
+            self.disks.admit_spare(spare, false).await?;
         }
         Ok(())
     }
@@ -339,7 +352,7 @@ impl Control {
             let hint = "make all groups alike, or name the disks of each in the order that is wanted";
             return Err(Refusal::new(code::GROUPS_UNEQUAL, "groups of different kinds cannot be spread", hint));
         }
-        let placed = self.placed().await?;
+        let placed = self.disks.placed().await?;
         let disks = groups.iter().flat_map(|group| &group.disks);
         let disks: Vec<_> = disks.map(|disk| (disk.clone(), placed.get(disk).cloned())).collect();
         let spread = spread::spread(groups[0].level, &disks, groups.len());
@@ -347,8 +360,8 @@ impl Control {
     }
 
     /// The one pool that labels of open disks call `name`.
-    async fn labelled_pool(&self, name: &Name) -> Result<PoolId, Refusal> {
-        let disks = self.engine.disks(Order::Disks).await?;
+    async fn labelled(&self, name: &Name) -> Result<PoolId, Refusal> {
+        let disks = self.core.engine.disks(Order::Disks).await?;
         let pools = disks.iter().filter_map(|disk| disk.label.pool()).filter(|(_, label)| *label == name);
         let ids: BTreeSet<PoolId> = pools.map(|(id, _)| id).collect();
         let mut ids = ids.into_iter();
@@ -365,6 +378,60 @@ impl Control {
                 "remove the disks of the other one with blockyard disk remove",
             )),
         }
+    }
+
+    /// All pools that are known, also those that are not open. Missing members have their names.
+    pub async fn list(&self) -> Result<Vec<PoolReport>, Refusal> {
+        let mut pools = self.core.engine.pools(Order::Pools).await?;
+        let state = self.core.state();
+        for member in pools.iter_mut().flat_map(PoolReport::all_groups_mut).flat_map(|group| &mut group.members) {
+            if member.disk.is_none() {
+                let known = state.disks.iter().find(|(_, record)| record.id == Some(member.id));
+                member.disk = known.map(|(name, _)| name.clone());
+            }
+        }
+        let placed = self.disks.placed().await?;
+        for pool in &mut pools {
+            pool.weak_enclosures = weak_enclosures(pool, &placed);
+            pool.spares = state.spares_of(&pool.name).cloned().collect();
+            let Some(record) = state.pools.get(&pool.name) else { continue };
+            pool.policy = record.policy.clone();
+            pool.imported_read_only = record.read_only.is_some();
+            pool.scrub = pool.scrub.take().or_else(|| record.scrubs.last().cloned());
+            pool.next_scrub = record.next_scrub();
+            for member in pool.all_groups_mut().flat_map(|group| &mut group.members) {
+                let taken = record.taken.iter().find(|taken| member.disk.as_ref() == Some(&taken.spare));
+                member.stands_for = taken.map(|taken| taken.of.clone());
+            }
+        }
+        let open: Vec<Name> = pools.iter().map(|pool| pool.name.clone()).collect();
+        let lost = state.pools.iter().filter(|(name, _)| !open.contains(name));
+        pools.extend(lost.map(|(name, record)| PoolReport {
+            name: name.clone(),
+            id: record.id,
+            state: PoolState::Missing,
+            size: Size::ZERO,
+            used: Size::ZERO,
+            space: SpaceState::Enough,
+            volumes: 0,
+            groups: Vec::new(),
+            log: None,
+            spares: state.spares_of(name).cloned().collect(),
+            policy: record.policy.clone(),
+            scrub: record.scrubs.last().cloned(),
+            weak_enclosures: Vec::new(),
+            next_scrub: None,
+            fenced: None,
+            read_only: None,
+            imported_read_only: record.read_only.is_some(),
+        }));
+        pools.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(pools)
+    }
+
+    /// One pool. *Errors*: there is none of this name.
+    pub async fn report(&self, name: &Name) -> Result<PoolReport, Refusal> {
+        self.list().await?.into_iter().find(|pool| pool.name == *name).ok_or_else(|| unknown_pool(name))
     }
 }
 
@@ -418,4 +485,18 @@ fn open_already(pool: &PoolReport, read_only: bool) -> Refusal {
         (None, false) => (format!("pool {name} is open already"), "see it with blockyard pool show".to_owned()),
     };
     Refusal::new(code::NAME_TAKEN, message, hint)
+}
+
+/// The enclosures without which some group of the pool would lose data.
+fn weak_enclosures(pool: &PoolReport, placed: &BTreeMap<DiskName, String>) -> Vec<String> {
+    let of_group = |group: &GroupReport| {
+        let place = |member: &MemberReport| {
+            let disk = member.disk.clone().unwrap_or_else(|| pool.name.clone());
+            let enclosure = placed.get(&disk).cloned();
+            (disk, enclosure)
+        };
+        spread::weak_enclosures(group.level, &group.members.iter().map(place).collect::<Vec<_>>())
+    };
+    let weak: BTreeSet<String> = pool.kept_groups().flat_map(of_group).collect();
+    weak.into_iter().collect()
 }

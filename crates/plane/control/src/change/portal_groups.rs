@@ -1,20 +1,29 @@
 //! Portal groups: how volumes are served through each.
 
-use crate::Control;
-use crate::parts::Consent;
+use crate::access::{Access, Consent};
+use crate::change::portals::Portals;
+use crate::core::Core;
 use crate::request::PortalGroupSettings;
 pub(crate) use crate::unknown::unknown_portal_group;
 use model::{PortalGroupPolicy, PortalGroupReport, PortalGroupTag, PortalReport, Refusal, code};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-impl Control {
+/// Portal groups, and how volumes are served through each.
+pub struct PortalGroups {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) portals: Arc<Portals>,
+}
+
+impl PortalGroups {
     /// The groups that there are portals of, and what is set for them.
-    pub async fn portal_groups(&self) -> Result<Vec<PortalGroupReport>, Refusal> {
+    pub async fn list(&self) -> Result<Vec<PortalGroupReport>, Refusal> {
         let mut groups: BTreeMap<u16, Vec<PortalReport>> = BTreeMap::new();
-        for portal in self.portal_reports().await? {
+        for portal in self.portals.list().await? {
             groups.entry(portal.policy.tag).or_default().push(portal);
         }
-        let state = self.state();
+        let state = self.core.state();
         let report = |(tag, portals): (u16, Vec<PortalReport>)| PortalGroupReport {
             tag,
             policy: state.portal_groups.get(&tag).copied().unwrap_or_default(),
@@ -28,13 +37,13 @@ impl Control {
     ///
     /// *Errors*: no portal is of the group, a setting does not fit, no group would serve blocks any more; or sessions could neither read
     /// nor write any more, and it was not forced.
-    pub async fn set_portal_group(
+    pub async fn set(
         &self,
         PortalGroupTag(tag): PortalGroupTag,
         request: PortalGroupSettings,
     ) -> Result<PortalGroupReport, Refusal> {
-        let turn = self.turn().await;
-        let groups = self.portal_groups().await?;
+        let turn = self.core.turn().await;
+        let groups = self.list().await?;
         let group = groups.iter().find(|group| group.tag == tag).ok_or_else(|| unknown_portal_group(tag))?;
         let mut policy = group.policy;
         request.settings.iter().try_for_each(|(key, value)| policy.set(key, value))?;
@@ -44,11 +53,18 @@ impl Control {
             let hint = "let another one do so first, with blockyard portal group TAG access=optimized";
             return Err(Refusal::new(code::PORTAL_LAST, message, hint));
         }
-        self.commit_access(&turn, Consent::forced(request.force), |state| {
-            state.portal_groups.insert(tag, policy);
-            state.portal_groups.retain(|_, policy| *policy != PortalGroupPolicy::default());
-        })
-        .await?;
+        self.access
+            .commit(&turn, Consent::forced(request.force), |state| {
+                state.portal_groups.insert(tag, policy);
+                state.portal_groups.retain(|_, policy| *policy != PortalGroupPolicy::default());
+            })
+            .await?;
         Ok(PortalGroupReport { policy, ..group.clone() })
+    }
+
+    /// One portal group. *Errors*: no portal is of it.
+    pub async fn report(&self, PortalGroupTag(tag): PortalGroupTag) -> Result<PortalGroupReport, Refusal> {
+        let groups = self.list().await?;
+        groups.into_iter().find(|group| group.tag == tag).ok_or_else(|| unknown_portal_group(tag))
     }
 }

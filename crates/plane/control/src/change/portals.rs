@@ -1,9 +1,10 @@
 //! Portals: added, set, drained, removed.
 
-use crate::Control;
+use crate::access::{Access, Consent};
+use crate::core::Core;
 use crate::impact;
-use crate::parts::Consent;
 use crate::request::{NewPortal, PortalSettings, Removal, SetBalance};
+use crate::sessions::Sessions;
 use crate::state::{PortalRecord, State};
 use model::{
     Balance, Order, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState, Refusal, SessionLoss,
@@ -11,30 +12,38 @@ use model::{
 };
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-impl Control {
+/// Portals that hosts log in through.
+pub struct Portals {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) sessions: Arc<Sessions>,
+}
+
+impl Portals {
     /// Hosts can log in there too, now and after every start.
     ///
     /// *Errors*: it is a portal already, it cannot be listened on, or a setting does not fit.
-    pub async fn add_portal(&self, request: NewPortal) -> Result<PortalReport, Refusal> {
-        let turn = self.turn().await;
+    pub async fn add(&self, request: NewPortal) -> Result<PortalReport, Refusal> {
+        let turn = self.core.turn().await;
         let PortalAddress(address) = request.address;
         let policy = changed(address, PortalPolicy::default(), &request.settings)?;
-        if self.portals().iter().any(|portal| portal.address == address) {
+        if self.access.portals().iter().any(|portal| portal.address == address) {
             let message = format!("{address} is a portal already");
             return Err(Refusal::new(code::PORTAL_TAKEN, message, "choose another address or port"));
         }
-        let opened = self.engine.portal(Order::OpenPortal { address }).await?;
+        let opened = self.core.engine.portal(Order::OpenPortal { address }).await?;
         let report = PortalReport { policy, ..opened };
-        self.remember_portal(report.clone());
+        self.access.remember(report.clone());
         let record = PortalRecord { added: true, policy: report.policy.clone() };
-        let kept = self.commit_access(&turn, Consent::ALL, |state| {
+        let kept = self.access.commit(&turn, Consent::ALL, |state| {
             state.portals.insert(report.address, record);
         });
         let kept = kept.await;
         if kept.is_err() {
-            self.forget_portal(report.address);
-            self.engine.done(Order::ClosePortal { address: report.address }).await?;
+            self.access.forget(report.address);
+            self.core.engine.done(Order::ClosePortal { address: report.address }).await?;
         }
         kept.map(|()| report)
     }
@@ -42,10 +51,10 @@ impl Control {
     /// Nobody logs in there any more.
     ///
     /// *Errors*: it is none, the daemon was given it at its start, or hosts are logged in there and it is not forced.
-    pub async fn remove_portal(&self, address: PortalAddress, request: Removal) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        let PortalReport { address, state, .. } = self.portal_report(address).await?;
-        if !self.state().portals.get(&address).is_some_and(|record| record.added) {
+    pub async fn remove(&self, address: PortalAddress, request: Removal) -> Result<(), Refusal> {
+        let turn = self.core.turn().await;
+        let PortalReport { address, state, .. } = self.report(address).await?;
+        if !self.core.state().portals.get(&address).is_some_and(|record| record.added) {
             let message = format!("portal {address} was given to the daemon at its start");
             let hint = "take it out of its configuration file or of its --portal arguments, and start it again";
             return Err(Refusal::new(code::PORTAL_CONFIGURED, message, hint));
@@ -58,20 +67,21 @@ impl Control {
             return Err(impact::listed(Refusal::new(code::PORTAL_IN_USE, message, hint), losses));
         }
         if !matches!(state, PortalState::Failed { .. }) {
-            self.engine.done(Order::ClosePortal { address }).await?;
+            self.core.engine.done(Order::ClosePortal { address }).await?;
         }
-        self.forget_portal(address);
-        self.commit_access(&turn, Consent::ALL, |state| {
-            state.portals.remove(&address);
-        })
-        .await
+        self.access.forget(address);
+        self.access
+            .commit(&turn, Consent::ALL, |state| {
+                state.portals.remove(&address);
+            })
+            .await
     }
 
     /// The sessions with a connection through the portal.
     async fn sessions_at(&self, portal: SocketAddr) -> Result<Vec<SessionLoss>, Refusal> {
         let is_at =
             |reached: SocketAddr| reached == portal || portal.ip().is_unspecified() && portal.port() == reached.port();
-        let mut sessions = self.sessions().await?;
+        let mut sessions = self.sessions.list().await?;
         sessions.retain(|session| {
             is_at(session.portal) || session.connections.iter().any(|connection| is_at(connection.portal))
         });
@@ -88,17 +98,17 @@ impl Control {
     /// The portal has these settings; sessions move where they should be now.
     ///
     /// *Errors*: it is none, a setting does not fit, or sessions there would lose access and it is not forced.
-    pub async fn set_portal(&self, address: PortalAddress, request: PortalSettings) -> Result<PortalReport, Refusal> {
+    pub async fn set(&self, address: PortalAddress, request: PortalSettings) -> Result<PortalReport, Refusal> {
         let consent = Consent::forced(request.force);
-        self.change_portal(address, consent, |address, policy, _| changed(address, policy, &request.settings)).await
+        self.change(address, consent, |address, policy, _| changed(address, policy, &request.settings)).await
     }
 
     /// No session stays there: those that are there are asked to go to other portals, and new ones are sent there. Or it
     /// takes sessions again.
     ///
     /// *Errors*: it is none, or there is no other portal to go to.
-    pub async fn drain_portal(&self, address: PortalAddress, drained: bool) -> Result<PortalReport, Refusal> {
-        self.change_portal(address, Consent::forced(false), |address, policy, others| {
+    pub async fn drain(&self, address: PortalAddress, drained: bool) -> Result<PortalReport, Refusal> {
+        self.change(address, Consent::forced(false), |address, policy, others| {
             let takes =
                 |other: &PortalPolicy| !other.drained && other.role != PortalRole::Front && other.tag == policy.tag;
             if drained && !others.iter().any(takes) {
@@ -114,42 +124,50 @@ impl Control {
     /// By what sessions are shared out.
     #[must_use]
     pub fn balance(&self) -> Balance {
-        self.state().balance
+        self.core.state().balance
     }
 
     /// Sessions are shared out by this from now on.
     ///
     /// *Errors*: the state cannot be written.
     pub async fn set_balance(&self, request: SetBalance) -> Result<Balance, Refusal> {
-        let turn = self.turn().await;
-        self.commit_access(&turn, Consent::forced(false), |state| state.balance = request.by).await?;
+        let turn = self.core.turn().await;
+        self.access.commit(&turn, Consent::forced(false), |state| state.balance = request.by).await?;
         Ok(request.by)
     }
 
     /// `change` is given the address, what is set, and what is set for the others.
-    async fn change_portal(
+    async fn change(
         &self,
         address: PortalAddress,
         consent: Consent,
         change: impl FnOnce(SocketAddr, PortalPolicy, &[PortalPolicy]) -> Result<PortalPolicy, Refusal>,
     ) -> Result<PortalReport, Refusal> {
-        let turn = self.turn().await;
-        let report = self.portal_report(address).await?;
-        let (address, state) = (report.address, self.state());
-        let others = self.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);
+        let turn = self.core.turn().await;
+        let report = self.report(address).await?;
+        let (address, state) = (report.address, self.core.state());
+        let others = self.access.portals().into_iter().map(|portal| portal.address).filter(|&other| other != address);
         let others: Vec<PortalPolicy> = others.map(|other| state.portal_policy(other)).collect();
         let policy = change(address, state.portal_policy(address), &others)?;
-        self.commit_access(&turn, consent, |state| state.set_portal(address, policy.clone())).await?;
+        self.access.commit(&turn, consent, |state| state.set_portal(address, policy.clone())).await?;
         Ok(PortalReport { policy, ..report })
     }
 
     /// One portal. *Errors*: there is none of this address.
-    pub async fn portal_report(&self, PortalAddress(address): PortalAddress) -> Result<PortalReport, Refusal> {
-        let portals = self.portal_reports().await?;
+    pub async fn report(&self, PortalAddress(address): PortalAddress) -> Result<PortalReport, Refusal> {
+        let portals = self.list().await?;
         portals.into_iter().find(|portal| portal.address == address).ok_or_else(|| {
             let message = format!("no portal has the address {address}");
             Refusal::new(code::PORTAL_UNKNOWN, message, "see blockyard portal list")
         })
+    }
+
+    /// Where we listen, and where we should but cannot.
+    pub async fn list(&self) -> Result<Vec<PortalReport>, Refusal> {
+        let mut portals = self.core.engine.portals(Order::Portals).await?;
+        portals.extend(self.access.portals().into_iter().filter(|portal| portal.state != PortalState::Open));
+        portals.sort_by_key(|portal| portal.address);
+        Ok(portals)
     }
 }
 

@@ -1,48 +1,62 @@
 //! Presentations: who sees what.
 
-use crate::Control;
-use crate::boot::DEFAULT_TARGET;
+use crate::access::{Access, Consent};
 use crate::change::copies::admit_whole;
 use crate::change::hosts::{unknown_host, unknown_target};
+use crate::change::portals::Portals;
 use crate::change::volumes;
-use crate::parts::Consent;
+use crate::change::volumes::Volumes;
+use crate::core::Core;
+use crate::refused::RefusedLogins;
 use crate::request::{NewPresentation, Unpresent};
+use crate::sessions::Sessions;
 use crate::state::lun_memory::Known;
-use crate::state::{PresentationRecord, State};
+use crate::state::{DEFAULT_TARGET, PresentationRecord, State};
 use crate::view::PresentationReport;
 use model::{Name, Refusal, VolumeId, VolumeName, code};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// The largest logical unit number of the flat space method (SAM-5 §4.7.7.4).
 const LUN_MAX: u16 = 16_383;
 
-impl Control {
+/// Presentations: which volumes are mapped to which hosts, and the LUNs.
+pub struct Presentations {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) volumes: Arc<Volumes>,
+    pub(crate) portals: Arc<Portals>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) refused_logins: Arc<RefusedLogins>,
+}
+
+impl Presentations {
     /// The host sees the volume.
     ///
     /// *Errors*: one of them is not known, the host sees it already, or the number is taken.
     pub async fn present(&self, request: NewPresentation) -> Result<PresentationReport, Refusal> {
-        let turn = self.turn().await;
-        let volume = self.volume(&request.volume).await?.ok_or_else(|| volumes::unknown(&request.volume))?;
+        let turn = self.core.turn().await;
+        let volume = self.volumes.opened(&request.volume).await?.ok_or_else(|| volumes::unknown(&request.volume))?;
         admit_whole(&volume)?;
         let default = || DEFAULT_TARGET.parse().expect("the default target's name is a name");
         let target: Name = request.target.clone().unwrap_or_else(default);
         let consent = Consent { luns: request.force && request.lun.is_some(), ..Consent::forced(false) };
-        let record = admit_presentation(&self.state(), request, volume.id, target)?;
-        self.commit_access(&turn, consent, |state| state.presentations.push(record.clone())).await?;
-        Ok(self.presentation_report(&record))
+        let record = admit_presentation(&self.core.state(), request, volume.id, target)?;
+        self.access.commit(&turn, consent, |state| state.presentations.push(record.clone())).await?;
+        Ok(self.report_of(&record))
     }
 
     /// The host no longer sees the volume.
     ///
     /// *Errors*: it did not see it; or sessions see it, and it was not forced.
     pub async fn unpresent(&self, request: &Unpresent) -> Result<(), Refusal> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let is_it = |record: &PresentationRecord| {
             record.volume == request.volume
                 && record.host == request.host
                 && request.target.as_ref().is_none_or(|target| record.target == *target)
         };
-        if !self.state().presentations.iter().any(is_it) {
+        if !self.core.state().presentations.iter().any(is_it) {
             return Err(Refusal::new(
                 code::PRESENTATION_UNKNOWN,
                 format!("host {} does not see volume {}", request.host, request.volume),
@@ -50,7 +64,21 @@ impl Control {
             ));
         }
         let consent = Consent::forced(request.force);
-        self.commit_access(&turn, consent, |state| state.presentations.retain(|record| !is_it(record))).await
+        self.access.commit(&turn, consent, |state| state.presentations.retain(|record| !is_it(record))).await
+    }
+
+    /// All presentations, by host and number.
+    #[must_use]
+    pub fn list(&self) -> Vec<PresentationReport> {
+        let (state, portals) = (self.core.state(), self.access.portals());
+        let report = |record| PresentationReport::of(record, &state, &portals);
+        let mut all: Vec<_> = state.presentations.iter().map(report).collect();
+        all.sort_by(|a, b| (&a.host, &a.target, a.lun).cmp(&(&b.host, &b.target, b.lun)));
+        all
+    }
+
+    pub(crate) fn report_of(&self, record: &PresentationRecord) -> PresentationReport {
+        PresentationReport::of(record, &self.core.state(), &self.access.portals())
     }
 }
 

@@ -1,6 +1,8 @@
 //! Snapshots: made, locked, cloned, gone back to, deleted.
 
-use crate::Control;
+use crate::access::Access;
+use crate::change::volumes::Volumes;
+use crate::core::Core;
 use crate::impact;
 use crate::request::{LockSnapshot, NewClone, NewSnapshots, RollBack, SnapshotsOf};
 use crate::state::State;
@@ -9,19 +11,27 @@ use model::{
     Order, Provision, Refusal, SnapshotId, SnapshotLock, SnapshotName, SnapshotReport, SnapshotState, VolumeId,
     VolumeReport, code,
 };
+use std::sync::Arc;
 
-impl Control {
+/// Snapshots of volumes, and clones of them.
+pub struct Snapshots {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) volumes: Arc<Volumes>,
+}
+
+impl Snapshots {
     /// Each of the volumes has a snapshot of this name, all of one instant.
     ///
     /// *Errors*: a volume is not there, is named twice, has a snapshot of this name or none at all; the volumes are not
     /// of one pool; the lock ends before it begins. Nothing is changed then.
-    pub async fn create_snapshots(&self, request: NewSnapshots) -> Result<Vec<SnapshotReport>, Refusal> {
-        let _turn = self.turn().await;
+    pub async fn create(&self, request: NewSnapshots) -> Result<Vec<SnapshotReport>, Refusal> {
+        let _turn = self.core.turn().await;
         let lock = request.lock.at(crate::system::now());
         admit_lock(lock)?;
         let mut snapshots = Vec::new();
         for (nth, volume) in request.volumes.iter().enumerate() {
-            self.admit_mapped(volume).await?;
+            self.volumes.admit_mapped(volume).await?;
             if request.volumes[..nth].contains(volume) {
                 let message = format!("volume {volume} is named twice");
                 return Err(Refusal::new(code::NAMED_TWICE, message, "name every volume once"));
@@ -30,22 +40,22 @@ impl Control {
             snapshots.push((name, SnapshotId::from_random(random()?)));
         }
         let taken =
-            self.snapshots().await?.into_iter().find(|known| {
+            self.list().await?.into_iter().find(|known| {
                 known.state == SnapshotState::Whole && snapshots.iter().any(|(name, _)| *name == known.name)
             });
         if let Some(taken) = taken {
             let message = format!("there is a snapshot {} already", taken.name);
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
-        self.engine.snapshots(Order::CreateSnapshots { snapshots, lock }).await
+        self.core.engine.snapshots(Order::CreateSnapshots { snapshots, lock }).await
     }
 
     /// The snapshot is gone; what only it held is given back in the background.
     ///
     /// *Errors*: there is none of this name, it is locked, or a clone needs it.
-    pub async fn delete_snapshot(&self, name: &SnapshotName) -> Result<(), Refusal> {
-        let _turn = self.turn().await;
-        let snapshot = self.snapshot_report(name).await?;
+    pub async fn delete(&self, name: &SnapshotName) -> Result<(), Refusal> {
+        let _turn = self.core.turn().await;
+        let snapshot = self.report(name).await?;
         let locked = match snapshot.lock {
             SnapshotLock::Open => None,
             SnapshotLock::Until(time) => (time > crate::system::now()).then(|| format!("until {time}")),
@@ -56,7 +66,7 @@ impl Control {
             return Err(Refusal::new(code::SNAPSHOT_LOCKED, message, "nobody can delete it before"));
         }
         if snapshot.cloned {
-            let volumes = self.volumes().await?;
+            let volumes = self.volumes.list().await?;
             let is_clone = |volume: &&VolumeReport| {
                 volume.space.as_ref().is_some_and(|space| space.clone_of.as_ref() == Some(name))
             };
@@ -65,34 +75,35 @@ impl Control {
             let message = format!("snapshot {name} is what {clone} is a clone of");
             return Err(Refusal::new(code::SNAPSHOT_IN_USE, message, "delete the clone first"));
         }
-        self.engine.done(Order::DeleteSnapshot { snapshot: name.clone() }).await
+        self.core.engine.done(Order::DeleteSnapshot { snapshot: name.clone() }).await
     }
 
     /// The snapshot cannot be deleted before the lock ends.
     ///
     /// *Errors*: there is none of this name, or it is locked for longer already.
-    pub async fn lock_snapshot(&self, name: &SnapshotName, request: LockSnapshot) -> Result<SnapshotReport, Refusal> {
-        let _turn = self.turn().await;
-        self.snapshot_report(name).await?;
+    pub async fn lock(&self, name: &SnapshotName, request: LockSnapshot) -> Result<SnapshotReport, Refusal> {
+        let _turn = self.core.turn().await;
+        self.report(name).await?;
         let lock = request.lock.at(crate::system::now());
         admit_lock(lock)?;
         let order = Order::LockSnapshot { snapshot: name.clone(), lock };
-        self.engine.snapshots(order).await?;
-        self.snapshot_report(name).await
+        self.core.engine.snapshots(order).await?;
+        self.report(name).await
     }
 
     /// The clone is there, shows what the snapshot shows, and nobody sees it yet.
     ///
     /// *Errors*: there is no such snapshot, the name is taken or in another pool, or there is no room.
-    pub async fn clone_snapshot(&self, request: NewClone) -> Result<VolumeReport, Refusal> {
-        let _turn = self.turn().await;
-        self.snapshot_report(&request.snapshot).await?;
+    pub async fn create_clone(&self, request: NewClone) -> Result<VolumeReport, Refusal> {
+        let _turn = self.core.turn().await;
+        self.report(&request.snapshot).await?;
         let name = request.name;
-        if self.volume(&name).await?.is_some() {
+        if self.volumes.opened(&name).await?.is_some() {
             let message = format!("there is a volume {name} already");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
-        self.engine
+        self.core
+            .engine
             .volume(Order::CloneSnapshot {
                 snapshot: request.snapshot,
                 volume: name,
@@ -107,9 +118,9 @@ impl Control {
     ///
     /// *Errors*: there is no such snapshot; it was not confirmed; a session uses the volume, and it was not forced.
     pub async fn roll_back(&self, request: RollBack) -> Result<VolumeReport, Refusal> {
-        let _turn = self.turn().await;
+        let _turn = self.core.turn().await;
         let RollBack { snapshot, force, confirmed } = request;
-        self.snapshot_report(&snapshot).await?;
+        self.report(&snapshot).await?;
         if !confirmed {
             let message =
                 format!("what was written to volume {} since {} would be gone", snapshot.volume, snapshot.snapshot);
@@ -118,15 +129,15 @@ impl Control {
         if !force {
             self.admit_unused(&snapshot).await?;
         }
-        self.engine.volume(Order::RollBack { snapshot, in_use: force }).await
+        self.core.engine.volume(Order::RollBack { snapshot, in_use: force }).await
     }
 
     /// Admits a roll-back that no session notices.
     async fn admit_unused(&self, snapshot: &SnapshotName) -> Result<(), Refusal> {
-        let (before, volume) = (self.state(), &snapshot.volume);
+        let (before, volume) = (self.core.state(), &snapshot.volume);
         let mut next = State::clone(&before);
         next.presentations.retain(|record| record.volume != *volume);
-        let mut users = self.losses(&before, &next).await?;
+        let mut users = self.access.losses(&before, &next).await?;
         users.iter_mut().for_each(|user| "sees it".clone_into(&mut user.loses));
         if users.is_empty() {
             return Ok(());
@@ -138,25 +149,25 @@ impl Control {
     }
 
     /// All snapshots of open pools, the oldest of each volume first.
-    pub async fn snapshots(&self) -> Result<Vec<SnapshotReport>, Refusal> {
-        self.engine.snapshots(Order::Snapshots).await
+    pub async fn list(&self) -> Result<Vec<SnapshotReport>, Refusal> {
+        self.core.engine.snapshots(Order::Snapshots).await
     }
 
     /// Those snapshots that are asked for, the oldest of each volume first.
     ///
     /// *Errors*: there is no such volume.
-    pub async fn snapshots_of(&self, asked: SnapshotsOf) -> Result<Vec<SnapshotReport>, Refusal> {
-        let Some(volume) = asked.volume else { return self.snapshots().await };
-        self.volume_report(&volume).await?;
-        let mut snapshots = self.snapshots().await?;
+    pub async fn list_of(&self, asked: SnapshotsOf) -> Result<Vec<SnapshotReport>, Refusal> {
+        let Some(volume) = asked.volume else { return self.list().await };
+        self.volumes.report(&volume).await?;
+        let mut snapshots = self.list().await?;
         snapshots.retain(|one| one.name.volume == volume);
         Ok(snapshots)
     }
 
     /// One snapshot. *Errors*: there is none of this name.
-    pub async fn snapshot_report(&self, name: &SnapshotName) -> Result<SnapshotReport, Refusal> {
-        self.admit_mapped(&name.volume).await?;
-        let mut snapshots = self.snapshots().await?.into_iter();
+    pub async fn report(&self, name: &SnapshotName) -> Result<SnapshotReport, Refusal> {
+        self.volumes.admit_mapped(&name.volume).await?;
+        let mut snapshots = self.list().await?.into_iter();
         snapshots.find(|one| one.name == *name && one.state == SnapshotState::Whole).ok_or_else(|| unknown(name))
     }
 }

@@ -1,15 +1,16 @@
 //! Spares: named, taken away, and put into the places of lost members without being asked.
 
-use crate::Control;
-use crate::change::disks::missing;
-use crate::control::Turn;
-use crate::parts::Vigil;
+use crate::change::disks::{Disks, missing};
+use crate::change::pools::Pools;
+use crate::core::{Core, Turn};
 use crate::request::NewSpare;
 use crate::state::{SpareRecord, TakenRecord};
 use model::{
     DiskId, DiskName, DiskReport, DiskState, GroupReport, Label, MemberReport, MemberState, Name, Order, PoolReport,
     PoolState, Refusal, Size, Subject, code, event,
 };
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -27,19 +28,26 @@ struct Spare {
     force: bool,
 }
 
-impl Control {
+/// Hot spares.
+pub struct Spares {
+    pub(crate) core: Arc<Core>,
+    pub(crate) disks: Arc<Disks>,
+    pub(crate) pools: Arc<Pools>,
+}
+
+impl Spares {
     /// The disk is a spare.
     ///
     /// *Errors*: it is not known, missing, in use, not blank or a spare already, or the pool is not there or
     /// has no place that it fits.
-    pub async fn add_spare(&self, name: &DiskName, request: NewSpare) -> Result<DiskReport, Refusal> {
-        let turn = self.turn().await;
-        let disk = self.admit_spare(name, request.force).await?;
+    pub async fn add(&self, name: &DiskName, request: NewSpare) -> Result<DiskReport, Refusal> {
+        let turn = self.core.turn().await;
+        let disk = self.disks.admit_spare(name, request.force).await?;
         if let Some(pool) = &request.pool {
-            let pool = self.pool_report(pool).await?;
+            let pool = self.pools.report(pool).await?;
             admit_size(name, disk.size, &pool)?;
         }
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             let spare = SpareRecord { pool: request.pool.clone(), force: request.force };
             // The place of a spare that was used is filled again.
             let taken = state.pools.values_mut().map(|pool| &mut pool.taken);
@@ -54,34 +62,118 @@ impl Control {
             }
         })?;
         drop(turn);
-        self.disk_report(name).await
+        self.disks.report(name).await
     }
 
     /// The disk is a spare no more, and stays known.
     ///
     /// *Errors*: it is not known, or no spare.
-    pub async fn remove_spare(&self, name: &DiskName) -> Result<(), Refusal> {
-        let turn = self.turn().await;
-        if self.state().disk(name)?.spare.is_none() {
+    pub async fn remove(&self, name: &DiskName) -> Result<(), Refusal> {
+        let turn = self.core.turn().await;
+        if self.core.state().disk(name)?.spare.is_none() {
             let message = format!("disk {name} is no spare");
             return Err(Refusal::new(code::DISK_NOT_SPARE, message, "blockyard disk list shows which disks are"));
         }
-        self.commit(&turn, |state| {
+        self.core.commit(&turn, |state| {
             if let Some(record) = state.disks.get_mut(name) {
                 record.spare = None;
             }
         })
     }
 
+    /// Each lost member that a spare fits has one in its place, and is being filled.
+    pub(crate) async fn place(&self, vigil: &mut Vigil) -> Result<(), Refusal> {
+        let pools = self.pools.list().await?;
+        vigil.watch(&pools);
+        if !pools.iter().any(|pool| lost(pool).next().is_some()) {
+            return Ok(());
+        }
+        let turn = self.core.turn().await;
+        // Somebody may have replaced a disk meanwhile.
+        let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
+        for pool in self.pools.list().await?.iter().filter(may_be_filled) {
+            // A group that is laid out anew gets its spares after that.
+            for (group, member) in lost(pool).filter(|(group, _)| group.reshape.is_none()) {
+                if vigil.is_due(member) {
+                    self.place_one(&turn, vigil, pool, group, member).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn place_one(
+        &self,
+        turn: &Turn<'_>,
+        vigil: &mut Vigil,
+        pool: &PoolReport,
+        group: &GroupReport,
+        member: &MemberReport,
+    ) -> Result<(), Refusal> {
+        let spares = self.ready().await?;
+        let of = member.disk.as_ref().map_or_else(|| member.id.to_string(), ToString::to_string);
+        for spare in fitting(&spares, &pool.name, group.member_size) {
+            let order = Order::ReplaceDisk {
+                failed: member.disk.clone().unwrap_or_else(|| unnamed(member.id)),
+                member: Some(member.id),
+                replacement: spare.disk.clone(),
+                force: spare.force,
+            };
+            match self.core.engine.pool(order).await {
+                Ok(report) => {
+                    let taken = TakenRecord { spare: spare.disk.clone(), of: of.clone(), pool: spare.pool.clone() };
+                    self.core.commit(turn, |state| {
+                        state.learn(&report);
+                        if let Some(record) = state.pools.get_mut(&pool.name) {
+                            record.taken.push(taken);
+                        }
+                    })?;
+                    let sentence =
+                        format!("spare {} has taken the place of disk {of} in pool {}", spare.disk, pool.name);
+                    self.core.raise(event::SPARE_TOOK_OVER, Subject::disk(&spare.disk), sentence);
+                    return Ok(());
+                }
+                Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
+                Err(refusal) => {
+                    let sentence = format!(
+                        "spare {} could not take the place of disk {of} in pool {}: {refusal}",
+                        spare.disk, pool.name
+                    );
+                    self.core.raise(event::SPARE_REFUSED, Subject::disk(&spare.disk), sentence);
+                }
+            }
+        }
+        if !spares.is_empty() && vigil.in_vain.insert(member.id, spares.len()) != Some(spares.len()) {
+            let sentence = format!("no spare fits the place of disk {of} in pool {}", pool.name);
+            self.core.raise(event::SPARE_NONE, Subject::pool(&pool.name), sentence);
+        }
+        Ok(())
+    }
+
+    /// The spares that are there and free.
+    async fn ready(&self) -> Result<Vec<Spare>, Refusal> {
+        let state = self.core.state();
+        let ready =
+            self.core.engine.disks(Order::Disks).await?.into_iter().filter(|disk| disk.state == DiskState::Free);
+        let spare = |disk: DiskReport| {
+            let name = disk.name?;
+            let record = state.disks.get(&name)?.spare.as_ref()?;
+            Some(Spare { disk: name, size: disk.size, pool: record.pool.clone(), force: record.force })
+        };
+        Ok(ready.filter_map(spare).collect())
+    }
+}
+
+impl Disks {
     /// Admits a known disk that nothing uses, and that is blank unless `force` says that it need not be.
     pub(crate) async fn admit_spare(&self, name: &DiskName, force: bool) -> Result<DiskReport, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         if state.disk(name)?.spare.is_some() {
             let message = format!("disk {name} is a spare already");
             let hint = format!("take it away first with blockyard disk spare remove {name}");
             return Err(Refusal::new(code::DISK_IN_USE, message, hint));
         }
-        let disk = self.open_disk(name).await?.ok_or_else(|| missing(name))?;
+        let disk = self.opened(name).await?.ok_or_else(|| missing(name))?;
         crate::change::disks::admit_unused(name, &disk)?;
         let holds = match &disk.label {
             Label::None => return Ok(disk),
@@ -97,87 +189,15 @@ impl Control {
         );
         Err(Refusal::new(code::DISK_FOREIGN, message, hint))
     }
+}
 
-    /// Each lost member that a spare fits has one in its place, and is being filled.
-    pub(crate) async fn place_spares(&self, vigil: &mut Vigil) -> Result<(), Refusal> {
-        let pools = self.pools().await?;
-        vigil.watch(&pools);
-        if !pools.iter().any(|pool| lost(pool).next().is_some()) {
-            return Ok(());
-        }
-        let turn = self.turn().await;
-        // Somebody may have replaced a disk meanwhile.
-        let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
-        for pool in self.pools().await?.iter().filter(may_be_filled) {
-            // A group that is laid out anew gets its spares after that.
-            for (group, member) in lost(pool).filter(|(group, _)| group.reshape.is_none()) {
-                if vigil.is_due(member) {
-                    self.place_spare(&turn, vigil, pool, group, member).await?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn place_spare(
-        &self,
-        turn: &Turn<'_>,
-        vigil: &mut Vigil,
-        pool: &PoolReport,
-        group: &GroupReport,
-        member: &MemberReport,
-    ) -> Result<(), Refusal> {
-        let spares = self.spares().await?;
-        let of = member.disk.as_ref().map_or_else(|| member.id.to_string(), ToString::to_string);
-        for spare in fitting(&spares, &pool.name, group.member_size) {
-            let order = Order::ReplaceDisk {
-                failed: member.disk.clone().unwrap_or_else(|| unnamed(member.id)),
-                member: Some(member.id),
-                replacement: spare.disk.clone(),
-                force: spare.force,
-            };
-            match self.engine.pool(order).await {
-                Ok(report) => {
-                    let taken = TakenRecord { spare: spare.disk.clone(), of: of.clone(), pool: spare.pool.clone() };
-                    self.commit(turn, |state| {
-                        state.learn(&report);
-                        if let Some(record) = state.pools.get_mut(&pool.name) {
-                            record.taken.push(taken);
-                        }
-                    })?;
-                    let sentence =
-                        format!("spare {} has taken the place of disk {of} in pool {}", spare.disk, pool.name);
-                    self.raise(event::SPARE_TOOK_OVER, Subject::disk(&spare.disk), sentence);
-                    return Ok(());
-                }
-                Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
-                Err(refusal) => {
-                    let sentence = format!(
-                        "spare {} could not take the place of disk {of} in pool {}: {refusal}",
-                        spare.disk, pool.name
-                    );
-                    self.raise(event::SPARE_REFUSED, Subject::disk(&spare.disk), sentence);
-                }
-            }
-        }
-        if !spares.is_empty() && vigil.in_vain.insert(member.id, spares.len()) != Some(spares.len()) {
-            let sentence = format!("no spare fits the place of disk {of} in pool {}", pool.name);
-            self.raise(event::SPARE_NONE, Subject::pool(&pool.name), sentence);
-        }
-        Ok(())
-    }
-
-    /// The spares that are there and free.
-    async fn spares(&self) -> Result<Vec<Spare>, Refusal> {
-        let state = self.state();
-        let ready = self.engine.disks(Order::Disks).await?.into_iter().filter(|disk| disk.state == DiskState::Free);
-        let spare = |disk: DiskReport| {
-            let name = disk.name?;
-            let record = state.disks.get(&name)?.spare.as_ref()?;
-            Some(Spare { disk: name, size: disk.size, pool: record.pool.clone(), force: record.force })
-        };
-        Ok(ready.filter_map(spare).collect())
-    }
+/// Lost members that a spare was sought for.
+#[derive(Default)]
+pub(crate) struct Vigil {
+    /// Since when members were not found.
+    missing: BTreeMap<DiskId, Instant>,
+    /// Members for which it was told that no spare fits, and how many spares there were then.
+    in_vain: BTreeMap<DiskId, usize>,
 }
 
 impl Vigil {

@@ -1,13 +1,11 @@
 //! Presentations through several targets at once: several sessions, where one is the bottleneck.
 
-use crate::Control;
-use crate::boot::DEFAULT_TARGET;
+use crate::access::Consent;
 use crate::change::copies::admit_whole;
-use crate::change::presentations::admit_presentation;
+use crate::change::presentations::{Presentations, admit_presentation};
 use crate::change::volumes;
-use crate::parts::Consent;
 use crate::request::{NewPresentation, Spread};
-use crate::state::{State, TargetRecord};
+use crate::state::{DEFAULT_TARGET, State, TargetRecord};
 use crate::view::PresentationReport;
 use model::{Name, Refusal, code};
 use std::collections::BTreeMap;
@@ -15,24 +13,24 @@ use std::collections::BTreeMap;
 /// The most targets that volumes are spread over: each is a session of every host.
 const TARGETS_MAX: u16 = 32;
 
-impl Control {
+impl Presentations {
     /// The host sees one volume through each of so many targets, or several volumes shared out to them. Targets that are missing are
     /// served from now on. All of it or nothing.
     ///
-    /// *Errors*: as [`Control::present`], or so many targets are not possible.
-    pub async fn present_spread(&self, request: Spread) -> Result<Vec<PresentationReport>, Refusal> {
-        let turn = self.turn().await;
+    /// *Errors*: as [`Presentations::present`], or so many targets are not possible.
+    pub async fn spread(&self, request: Spread) -> Result<Vec<PresentationReport>, Refusal> {
+        let turn = self.core.turn().await;
         if !(1..=TARGETS_MAX).contains(&request.targets) {
             let message = format!("volumes cannot be spread over {} targets", request.targets);
             return Err(Refusal::new(code::NUMBER_INVALID, message, format!("choose 1 to {TARGETS_MAX}")));
         }
         let mut ids = BTreeMap::new();
         for name in &request.volumes {
-            let volume = self.volume(name).await?.ok_or_else(|| volumes::unknown(name))?;
+            let volume = self.volumes.opened(name).await?.ok_or_else(|| volumes::unknown(name))?;
             admit_whole(&volume)?;
             ids.insert(name.clone(), volume.id);
         }
-        let mut next = State::clone(&self.state());
+        let mut next = State::clone(&self.core.state());
         let targets: Vec<Name> =
             (1..=request.targets).map(|n| self.spread_target(&mut next, n)).collect::<Result<_, _>>()?;
         let pairs: Vec<_> = match request.volumes.as_slice() {
@@ -55,8 +53,8 @@ impl Control {
             next.presentations.push(record.clone());
             records.push(record);
         }
-        self.commit_access(&turn, Consent::forced(false), |state| *state = next).await?;
-        Ok(records.iter().map(|record| self.presentation_report(record)).collect())
+        self.access.commit(&turn, Consent::forced(false), |state| *state = next).await?;
+        Ok(records.iter().map(|record| self.report_of(record)).collect())
     }
 
     /// The target of this number among those that are spread over: the first is the default one.
@@ -64,7 +62,7 @@ impl Control {
         let name = if number == 1 { DEFAULT_TARGET.to_owned() } else { format!("{DEFAULT_TARGET}-{number}") };
         let name: Name = name.parse()?;
         if !state.targets.contains_key(&name) {
-            let iqn = state.target_iqn(&self.settings, Some(&name))?;
+            let iqn = state.target_iqn(&self.core.settings, Some(&name))?;
             if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
                 let message = format!("target {other} has the iSCSI name {iqn}");
                 return Err(Refusal::new(code::NAME_TAKEN, message, "remove that target, or spread over fewer"));

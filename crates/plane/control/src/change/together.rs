@@ -1,9 +1,8 @@
 //! Settings and deletions of volumes, of one or of many: the state is written once for all of them, and not once for each.
 
-use crate::Control;
+use crate::access::Consent;
 use crate::change::copies::admit_whole;
-use crate::change::volumes::unknown;
-use crate::parts::Consent;
+use crate::change::volumes::{Volumes, unknown};
 use crate::request::{Removal, VolumeSettings};
 use crate::state::{PolicyRecord, State};
 use model::{Order, Refusal, VolumeName, VolumePolicy, VolumeReport, code};
@@ -18,42 +17,42 @@ pub(crate) struct SetVolume {
     pub before: VolumePolicy,
 }
 
-impl Control {
+impl Volumes {
     /// The settings hold for the volume, at once and after every restart.
     ///
     /// *Errors*: there is no such volume or setting, a value is none for its setting, or writes cannot be acknowledged
     /// so. Nothing is changed then.
-    pub async fn set_volume(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
-        let mut set = self.set_volumes(&[(name.clone(), request.settings)]).await?;
+    pub async fn set(&self, name: &VolumeName, request: VolumeSettings) -> Result<VolumeReport, Refusal> {
+        let mut set = self.set_all(&[(name.clone(), request.settings)]).await?;
         Ok(set.remove(0).report)
     }
 
-    /// The settings hold for each of these volumes, or for none; as [`Self::set_volume`]. They are remembered together.
-    pub(crate) async fn set_volumes(&self, wanted: &[SettingsOf]) -> Result<Vec<SetVolume>, Refusal> {
-        let turn = self.turn().await;
+    /// The settings hold for each of these volumes, or for none; as [`Self::set`]. They are remembered together.
+    pub(crate) async fn set_all(&self, wanted: &[SettingsOf]) -> Result<Vec<SetVolume>, Refusal> {
+        let turn = self.core.turn().await;
         let mut changes = Vec::new();
         for (name, settings) in wanted {
             changes.push(self.admit_settings(name, settings).await?);
         }
-        let state = self.state();
-        self.commit(&turn, |state| {
+        let state = self.core.state();
+        self.core.commit(&turn, |state| {
             state.policies.extend(changes.iter().map(|(_, name, record)| (name.clone(), *record)));
             state.policies.retain(|_, record| record.policy != VolumePolicy::default());
         })?;
         let mut set = Vec::new();
         for (at, (before, name, record)) in changes.iter().enumerate() {
             let order = Order::SetVolumePolicy { volume: name.clone(), policy: record.policy };
-            match self.engine.volume(order).await {
+            match self.core.engine.volume(order).await {
                 Ok(report) => set.push(SetVolume { report, before: *before }),
                 Err(refusal) => {
                     // Of the one that was refused everything but the way of writing holds already.
                     for (before, name, _) in changes[..=at].iter().rev() {
                         let undo = Order::SetVolumePolicy { volume: name.clone(), policy: *before };
-                        if let Err(refusal) = self.engine.volume(undo).await {
+                        if let Err(refusal) = self.core.engine.volume(undo).await {
                             tracing::error!(volume = %name, %refusal, "a policy could not be taken back");
                         }
                     }
-                    self.commit(&turn, |now| now.policies.clone_from(&state.policies))?;
+                    self.core.commit(&turn, |now| now.policies.clone_from(&state.policies))?;
                     return Err(refusal);
                 }
             }
@@ -67,7 +66,7 @@ impl Control {
         name: &VolumeName,
         settings: &BTreeMap<String, String>,
     ) -> Result<(VolumePolicy, VolumeName, PolicyRecord), Refusal> {
-        let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
+        let volume = self.opened(name).await?.ok_or_else(|| unknown(name))?;
         admit_whole(&volume)?;
         let before = volume.policy.ok_or_else(|| {
             let message = format!("volume {name} has no pool, and only volumes of pools are cached");
@@ -81,17 +80,17 @@ impl Control {
     /// The volume and what was on it are gone. A file or a block device below it stays as it is.
     ///
     /// *Errors*: there is none of this name; or it is presented, and it was not forced.
-    pub async fn delete_volume(&self, name: &VolumeName, request: Removal) -> Result<(), Refusal> {
-        self.delete_volumes(std::slice::from_ref(name), request.force)
+    pub async fn delete(&self, name: &VolumeName, request: Removal) -> Result<(), Refusal> {
+        self.delete_all(std::slice::from_ref(name), request.force)
             .await
             .pop()
             .map_or(Ok(()), |(_, refusal)| Err(refusal))
     }
 
-    /// These volumes are gone, as [`Self::delete_volume`], but for those that are told with the reason. They are forgotten together.
-    pub(crate) async fn delete_volumes(&self, names: &[VolumeName], force: bool) -> Vec<(VolumeName, Refusal)> {
-        let turn = self.turn().await;
-        let before = self.state();
+    /// These volumes are gone, as [`Self::delete`], but for those that are told with the reason. They are forgotten together.
+    pub(crate) async fn delete_all(&self, names: &[VolumeName], force: bool) -> Vec<(VolumeName, Refusal)> {
+        let turn = self.core.turn().await;
+        let before = self.core.state();
         let (mut left, mut going) = (Vec::new(), Vec::new());
         for name in names {
             match self.admit_deletion(name, &before, force).await {
@@ -104,22 +103,23 @@ impl Control {
         let unpresented = |state: &mut State| {
             state.presentations.retain(|record| going.iter().all(|(name, _)| record.volume != **name));
         };
-        if force && let Err(refusal) = self.commit_access(&turn, Consent::forced(true), unpresented).await {
+        if force && let Err(refusal) = self.access.commit(&turn, Consent::forced(true), unpresented).await {
             left.extend(all(&refusal));
             return left;
         }
-        let forgotten = self.commit(&turn, |state| going.iter().for_each(|(name, _)| _ = state.volumes.remove(*name)));
+        let forgotten =
+            self.core.commit(&turn, |state| going.iter().for_each(|(name, _)| _ = state.volumes.remove(*name)));
         if let Err(refusal) = forgotten {
             left.extend(all(&refusal));
             return left;
         }
         let mut kept = Vec::new();
         for (name, _) in going.iter().filter(|(_, is_open)| *is_open) {
-            if let Err(refusal) = self.engine.done(Order::DeleteVolume { volume: (*name).clone() }).await {
+            if let Err(refusal) = self.core.engine.done(Order::DeleteVolume { volume: (*name).clone() }).await {
                 kept.push(((*name).clone(), refusal));
             }
         }
-        let settled = self.commit(&turn, |state| {
+        let settled = self.core.commit(&turn, |state| {
             for (name, is_open) in &going {
                 if kept.iter().any(|(kept, _)| kept == *name) {
                     state.volumes.extend(
@@ -136,7 +136,7 @@ impl Control {
 
     /// True when the volume is open; false when it is known alone.
     async fn admit_deletion(&self, name: &VolumeName, state: &State, force: bool) -> Result<bool, Refusal> {
-        let volume = self.volume(name).await?;
+        let volume = self.opened(name).await?;
         volume.iter().try_for_each(admit_whole)?;
         if volume.is_none() && !state.volumes.contains_key(name) {
             return Err(unknown(name));
@@ -145,7 +145,7 @@ impl Control {
             let message = format!("volume {name} is presented to host {}", presentation.host);
             let hint = format!("end that first with blockyard unpresent {name} {}", presentation.host);
             let unpresented = |state: &mut State| state.presentations.retain(|record| record.volume != *name);
-            return Err(self.in_use(Refusal::new(code::VOLUME_IN_USE, message, hint), unpresented).await);
+            return Err(self.access.in_use(Refusal::new(code::VOLUME_IN_USE, message, hint), unpresented).await);
         }
         Ok(volume.is_some())
     }

@@ -1,20 +1,23 @@
 //! Volumes: made, grown, deleted.
 
-use crate::Control;
+use crate::access::Access;
 use crate::change::disks::{admit_not_own, admit_path, create_file, remove_created};
 use crate::change::pools;
-use crate::control::Turn;
+use crate::core::{Core, Turn};
+use crate::memory::Memory;
 use crate::request::{NewBackend, NewVolume, Resize};
 use crate::state::{PolicyRecord, State, VolumeRecord};
 use crate::system::random;
+use crate::unknown::unknown_volume;
 pub(crate) use crate::unknown::unknown_volume as unknown;
 use model::{
-    Backend, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VOLUME_SIZE_MIN, VolumeId, VolumeName,
-    VolumeReport, VolumeSpec, VolumeState, code, event,
+    Backend, LatencyReport, Name, Order, Provision, Refusal, Size, Subject, SubjectKind, VOLUME_SIZE_MIN, VolumeId,
+    VolumeName, VolumeReport, VolumeSpec, VolumeState, code, event,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Bytes of a logical block, unless told otherwise: every host takes it.
 const BLOCK_BYTES: u32 = 512;
@@ -41,47 +44,54 @@ pub(crate) fn admit_size(name: &VolumeName, size: Size) -> Result<(), Refusal> {
     Err(Refusal::new(code::VOLUME_SIZE, message, hint))
 }
 
-impl Control {
+/// Volumes, with or without a pool.
+pub struct Volumes {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) memory: Arc<Memory>,
+}
+
+impl Volumes {
     /// The volume is there, empty (or as the file is), and nobody sees it yet. Its size is rounded up to whole blocks.
     ///
     /// *Errors*: the name is taken, there is no such pool, the size or the block size is not possible,
     /// the file is in use; and what the data plane refuses.
-    pub async fn create_volume(&self, request: NewVolume) -> Result<VolumeReport, Refusal> {
-        let mut made = self.create_volumes(vec![request]).await?;
+    pub async fn create(&self, request: NewVolume) -> Result<VolumeReport, Refusal> {
+        let mut made = self.create_all(vec![request]).await?;
         Ok(made.remove(0))
     }
 
-    /// All of these volumes are there, or none; as [`Self::create_volume`]. They are remembered together.
-    pub(crate) async fn create_volumes(&self, requests: Vec<NewVolume>) -> Result<Vec<VolumeReport>, Refusal> {
-        let turn = self.turn().await;
-        let mut next = State::clone(&self.state());
+    /// All of these volumes are there, or none; as [`Self::create`]. They are remembered together.
+    pub(crate) async fn create_all(&self, requests: Vec<NewVolume>) -> Result<Vec<VolumeReport>, Refusal> {
+        let turn = self.core.turn().await;
+        let mut next = State::clone(&self.core.state());
         let mut taken: BTreeSet<VolumeName> = next.volumes.keys().cloned().collect();
-        taken.extend(self.engine.volume_names(Order::VolumeNames).await?);
+        taken.extend(self.core.engine.volume_names(Order::VolumeNames).await?);
         let mut made = Vec::new();
         for request in requests {
             let one = if taken.insert(request.name.clone()) {
-                self.make_volume(&request, &mut next).await
+                self.make(&request, &mut next).await
             } else {
                 let message = format!("there is a volume {} already", request.name);
                 Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"))
             };
             match one {
                 Ok(one) => made.push(one),
-                Err(refusal) => return Err(self.unmake_volumes(made, refusal).await),
+                Err(refusal) => return Err(self.unmake(made, refusal).await),
             }
         }
-        match self.commit(&turn, |state| state.volumes = next.volumes) {
+        match self.core.commit(&turn, |state| state.volumes = next.volumes) {
             Ok(()) => Ok(made.into_iter().map(|one| one.report).collect()),
-            Err(refusal) => Err(self.unmake_volumes(made, refusal).await),
+            Err(refusal) => Err(self.unmake(made, refusal).await),
         }
     }
 
     /// The volume has the new size, rounded up to whole blocks, and its initiators are told.
     ///
     /// *Errors*: there is none of this name, it would shrink, or there is no room.
-    pub async fn resize_volume(&self, name: &VolumeName, request: Resize) -> Result<VolumeReport, Refusal> {
-        let turn = self.turn().await;
-        let volume = self.volume(name).await?.ok_or_else(|| unknown(name))?;
+    pub async fn resize(&self, name: &VolumeName, request: Resize) -> Result<VolumeReport, Refusal> {
+        let turn = self.core.turn().await;
+        let volume = self.opened(name).await?.ok_or_else(|| unknown(name))?;
         let size = whole(request.size);
         if size < volume.size {
             return Err(Refusal::new(
@@ -91,11 +101,11 @@ impl Control {
             ));
         }
         if volume.backend == Backend::Ram {
-            self.admit_ram(&self.state(), name, size)?;
+            self.admit_ram(&self.core.state(), name, size)?;
         }
         let order = Order::ResizeVolume { volume: name.clone(), size };
-        let grown = self.engine.volume(order).await?;
-        self.commit(&turn, |state| {
+        let grown = self.core.engine.volume(order).await?;
+        self.core.commit(&turn, |state| {
             if let Some(record) = state.volumes.get_mut(name) {
                 record.size = grown.size;
             }
@@ -107,19 +117,19 @@ impl Control {
     /// the state is written once: what is not in a pool is memory or nothing, and is gone with the daemon.
     ///
     /// *Errors*: one cannot grow so, and which have grown before it; they stay so.
-    pub(crate) async fn grow_volumes<'a>(
+    pub(crate) async fn grow_all<'a>(
         &self,
         wanted: &'a [(VolumeName, Size)],
     ) -> Result<(), (&'a [(VolumeName, Size)], Refusal)> {
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         let mut sizes = BTreeMap::new();
         let mut done = Ok(());
-        let mut next = State::clone(&self.state());
+        let mut next = State::clone(&self.core.state());
         for (at, (name, size)) in wanted.iter().enumerate() {
             let is_ram = next.volumes.get(name).is_some_and(|record| record.backend == Backend::Ram);
             let admitted = if is_ram { self.admit_ram(&next, name, *size) } else { Ok(()) };
             let grown = match admitted {
-                Ok(()) => self.engine.volume(Order::ResizeVolume { volume: name.clone(), size: *size }).await,
+                Ok(()) => self.core.engine.volume(Order::ResizeVolume { volume: name.clone(), size: *size }).await,
                 Err(refusal) => Err(refusal),
             };
             match grown {
@@ -133,9 +143,9 @@ impl Control {
                 }
             }
         }
-        sizes.retain(|name, _| self.state().volumes.contains_key(*name));
+        sizes.retain(|name, _| self.core.state().volumes.contains_key(*name));
         if !sizes.is_empty() {
-            let kept = self.commit(&turn, |state| {
+            let kept = self.core.commit(&turn, |state| {
                 for (name, size) in sizes {
                     state.volumes.entry(name.clone()).and_modify(|record| record.size = size);
                 }
@@ -149,15 +159,16 @@ impl Control {
     ///
     /// *Errors*: there is no such volume, or it does not serve.
     pub async fn clear_reservations(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
-        let _turn = self.turn().await;
-        self.volume(name).await?.ok_or_else(|| unknown(name))?;
-        self.engine.volume(Order::ClearReservations { volume: name.clone() }).await
+        let _turn = self.core.turn().await;
+        self.opened(name).await?.ok_or_else(|| unknown(name))?;
+        self.core.engine.volume(Order::ClearReservations { volume: name.clone() }).await
     }
 
     /// The volumes of open pools have the policies that were set for them; of those that are gone nothing is known.
-    pub(crate) async fn apply_volume_policies(&self, turn: &Turn<'_>, pool: &Name) -> Result<(), Refusal> {
-        let volumes = self.engine.volumes(Order::Volumes).await?;
+    pub(crate) async fn apply_policies(&self, turn: &Turn<'_>, pool: &Name) -> Result<(), Refusal> {
+        let volumes = self.core.engine.volumes(Order::Volumes).await?;
         let own: Vec<(VolumeName, PolicyRecord)> = self
+            .core
             .state()
             .policies
             .iter()
@@ -166,7 +177,7 @@ impl Control {
             .collect();
         for (name, PolicyRecord { volume_id, policy }) in own {
             if !volumes.iter().any(|volume| volume.name == name && volume.id == volume_id) {
-                self.commit(turn, |state| {
+                self.core.commit(turn, |state| {
                     state.policies.remove(&name);
                 })?;
                 continue;
@@ -174,18 +185,19 @@ impl Control {
             if volumes.iter().any(|volume| volume.name == name && volume.state != VolumeState::Online) {
                 continue;
             }
-            if let Err(refusal) = self.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await {
+            if let Err(refusal) = self.core.engine.volume(Order::SetVolumePolicy { volume: name.clone(), policy }).await
+            {
                 let subject = Subject::new(SubjectKind::Volume, &name);
                 let sentence = format!("volume {name} is written through: {}", refusal.message);
-                self.raise(event::POLICY_DROPPED, subject, sentence);
+                self.core.raise(event::POLICY_DROPPED, subject, sentence);
             }
         }
         Ok(())
     }
 
     /// The volume as the data plane sees it; none when it is not open.
-    pub(crate) async fn volume(&self, name: &VolumeName) -> Result<Option<VolumeReport>, Refusal> {
-        Ok(self.engine.volumes(Order::Volume { volume: name.clone() }).await?.pop())
+    pub(crate) async fn opened(&self, name: &VolumeName) -> Result<Option<VolumeReport>, Refusal> {
+        Ok(self.core.engine.volumes(Order::Volume { volume: name.clone() }).await?.pop())
     }
 
     /// The size that the volume gets, and the file that was created for it, if one was.
@@ -195,13 +207,13 @@ impl Control {
         match (backend, request.size.map(whole)) {
             (Backend::File { path }, None) => {
                 let held =
-                    self.engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await?.size.bytes();
+                    self.core.engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await?.size.bytes();
                 // What lies behind the last whole block is not part of the volume.
                 let size = Size::new(held - held % 4096);
                 admit_size(name, size).map(|()| (size, None))
             }
             (Backend::File { path }, Some(size)) if !Path::new(path).exists() => {
-                create_file(self, Path::new(path), size)?;
+                create_file(&self.core, Path::new(path), size)?;
                 Ok((size, Some(path.clone())))
             }
             (_, Some(size)) => Ok((size, None)),
@@ -215,7 +227,7 @@ impl Control {
     /// Admits a volume in memory of this size beside the others of the state: they have half of the memory limit together, or the kernel would
     /// end the daemon once they are full, and with it every volume.
     fn admit_ram(&self, state: &State, name: &VolumeName, size: Size) -> Result<(), Refusal> {
-        let Some(memory) = self.memory() else { return Ok(()) };
+        let Some(memory) = self.memory.report() else { return Ok(()) };
         let others = state.volumes.iter().filter(|(other, record)| *other != name && record.backend == Backend::Ram);
         let others = others.map(|(_, record)| record.size.bytes()).fold(0, u64::saturating_add);
         let most = memory.limit.bytes() / RAM_PART;
@@ -232,11 +244,11 @@ impl Control {
     }
 
     /// Makes the volume in the data plane; `state` has it when it has no pool that remembers it.
-    async fn make_volume(&self, request: &NewVolume, state: &mut State) -> Result<MadeVolume, Refusal> {
+    async fn make(&self, request: &NewVolume, state: &mut State) -> Result<MadeVolume, Refusal> {
         let name = &request.name;
         let backend = admit_backend(state, request)?;
         if let Backend::File { path } = &backend {
-            admit_not_own(self, Path::new(path))?;
+            admit_not_own(&self.core, Path::new(path))?;
         }
         let block_bytes = request.block_bytes.unwrap_or(BLOCK_BYTES);
         if !matches!(block_bytes, 512 | 4096) {
@@ -250,7 +262,7 @@ impl Control {
         let made = async {
             let record = VolumeRecord { id: VolumeId::from_random(random()?), size, block_bytes, backend };
             let spec: VolumeSpec = record.spec(name);
-            let report = self.engine.volume(Order::CreateVolume(spec)).await?;
+            let report = self.core.engine.volume(Order::CreateVolume(spec)).await?;
             Ok((VolumeRecord { size: report.size, ..record }, report))
         };
         match made.await {
@@ -261,22 +273,57 @@ impl Control {
                 Ok(MadeVolume { report, file })
             }
             Err(refusal) => {
-                file.iter().for_each(|file| remove_file(self, file));
+                file.iter().for_each(|file| remove_file(&self.core, file));
                 Err(refusal)
             }
         }
     }
 
     /// These volumes are gone again; the refusal.
-    async fn unmake_volumes(&self, made: Vec<MadeVolume>, refusal: Refusal) -> Refusal {
+    async fn unmake(&self, made: Vec<MadeVolume>, refusal: Refusal) -> Refusal {
         for MadeVolume { report, file } in made.into_iter().rev() {
-            let gone = self.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
+            let gone = self.core.engine.done(Order::DeleteVolume { volume: report.name.clone() }).await;
             match gone {
-                Ok(()) => file.iter().for_each(|file| remove_file(self, file)),
+                Ok(()) => file.iter().for_each(|file| remove_file(&self.core, file)),
                 Err(failed) => tracing::error!(volume = %report.name, %failed, "made, and not taken back"),
             }
         }
         refusal
+    }
+
+    /// All volumes that are known, also those whose file was not found.
+    pub async fn list(&self) -> Result<Vec<VolumeReport>, Refusal> {
+        let mut volumes = self.core.engine.volumes(Order::Volumes).await?;
+        let open: BTreeSet<VolumeName> = volumes.iter().map(|volume| volume.name.clone()).collect();
+        let state = self.core.state();
+        let lost = state.volumes.iter().filter(|(name, _)| !open.contains(name));
+        volumes.extend(lost.map(lost_volume));
+        volumes.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(volumes)
+    }
+
+    /// The volumes that do not serve: those whose file was not found, and those of open pools that are held back. `open` are the names
+    /// of all that the data plane knows, sorted.
+    pub(crate) async fn away(&self, open: &[VolumeName]) -> Result<Vec<VolumeReport>, Refusal> {
+        let state = self.core.state();
+        let lost = state.volumes.iter().filter(|(name, _)| open.binary_search(name).is_err());
+        let mut away: Vec<VolumeReport> = lost.map(lost_volume).collect();
+        away.extend(self.core.engine.volumes(Order::HeldVolumes).await?);
+        Ok(away)
+    }
+
+    /// One volume. *Errors*: there is none of this name.
+    pub async fn report(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
+        let open = self.opened(name).await?;
+        let lost = || self.core.state().volumes.get_key_value(name).map(lost_volume);
+        open.or_else(lost).ok_or_else(|| unknown_volume(name))
+    }
+
+    /// How long commands of the volume took since it was opened.
+    ///
+    /// *Errors*: there is none of this name, or it is not open.
+    pub async fn latencies(&self, volume: &VolumeName) -> Result<Vec<LatencyReport>, Refusal> {
+        self.core.engine.latencies(Order::Latencies { volume: volume.clone() }).await
     }
 }
 
@@ -286,8 +333,8 @@ struct MadeVolume {
     file: Option<String>,
 }
 
-fn remove_file(control: &Control, path: &str) {
-    if let Err(error) = remove_created(control, Path::new(path)) {
+fn remove_file(core: &Core, path: &str) {
+    if let Err(error) = remove_created(core, Path::new(path)) {
         tracing::warn!(path, %error, "made for a volume that was refused, and not removed");
     }
 }
@@ -361,4 +408,11 @@ fn pooled(request: &NewVolume) -> Result<Backend, Refusal> {
         ),
         _ => Ok(Backend::Pool { stripe_unit, provision, granule, zero_detection, encrypted }),
     }
+}
+
+/// A volume that the state knows, and whose file was not found.
+fn lost_volume((name, record): (&VolumeName, &VolumeRecord)) -> VolumeReport {
+    let VolumeRecord { id, size, block_bytes, backend } = record;
+    let state = (VolumeState::Missing, None);
+    VolumeReport::away(name.clone(), *id, *size, *block_bytes, backend.clone(), state)
 }

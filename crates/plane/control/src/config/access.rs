@@ -2,7 +2,6 @@
 
 use super::{AuthEntry, ChapEntry, Document, FormerLunEntry, HostEntry, PresentEntry};
 use crate::Settings;
-use crate::boot::DEFAULT_TARGET;
 use crate::change::auth::{ProofChange, admit_proofs};
 use crate::change::hosts::{admit_hosts, unknown_host};
 use crate::change::portals;
@@ -10,7 +9,9 @@ use crate::change::presentations::Numbers;
 use crate::change::volumes;
 use crate::request::{NewChap, NewPresentation};
 use crate::state::lun_memory::Former;
-use crate::state::{AuthRecord, ChapRecord, HostRecord, PortalRecord, PresentationRecord, State, TargetRecord};
+use crate::state::{
+    AuthRecord, ChapRecord, DEFAULT_TARGET, HostRecord, PortalRecord, PresentationRecord, State, TargetRecord,
+};
 use model::{Name, PortalAddress, PortalGroupPolicy, Refusal, VolumeId, VolumeName, code};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,14 +1,13 @@
 //! The change to what a document says, whole or not at all; and back to what once was.
 
-use super::access;
 use super::makes::Makes;
 use super::plan::{Plan, Step};
 use super::steps::access_steps;
-use super::{Annex, Document, Pending};
-use crate::Control;
+use super::{Annex, Document, Pending, access};
+use crate::access::Consent;
 use crate::change::together::SettingsOf;
+use crate::config::Configuration;
 use crate::impact::disrupts;
-use crate::parts::Consent;
 use crate::request::{NewPool, NewPortal, NewSpare, PoolSettings, Removal, VolumeSettings};
 use crate::state::State;
 use model::{
@@ -101,7 +100,7 @@ enum Made {
     PoolSettings(Name, BTreeMap<String, String>),
 }
 
-impl Control {
+impl Configuration {
     /// The array is what the document says. When a part of that is refused, what was made is taken back; only volumes that have
     /// grown stay so, and the refusal names them.
     ///
@@ -122,7 +121,7 @@ impl Control {
         if !losses.is_empty() && !consent.disruption {
             return Err(disrupts(losses, consent.option));
         }
-        let before = self.state();
+        let before = self.core.state();
         let awaited = self.awaited(&initiators).await?;
         let mut made = Vec::new();
         let mut pending = None;
@@ -133,12 +132,16 @@ impl Control {
         if let Err(refusal) = self.are_back(&awaited, within).await {
             let refusal = self.take_back(made, pending, &before, refusal).await;
             let sentence = format!("a configuration was taken back: {}", refusal.message);
-            self.raise(event::CONFIG_TAKEN_BACK, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
+            self.core.raise(
+                event::CONFIG_TAKEN_BACK,
+                Subject::new(SubjectKind::Node, &self.core.settings().node),
+                sentence,
+            );
             return Err(refusal);
         }
         pending.into_iter().for_each(Pending::keep);
         let sentence = format!("a configuration was applied: {} steps", steps.len());
-        self.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
+        self.core.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.core.settings().node), sentence);
         Ok(Applied { steps })
     }
 
@@ -151,42 +154,42 @@ impl Control {
         (made, pending): (&mut Vec<Made>, &mut Option<Box<dyn Pending>>),
     ) -> Result<(), Refusal> {
         for name in makes.disks {
-            self.add_disk(document.disk[&name].new_disk(&name, force)).await?;
+            self.disks.add(document.disk[&name].new_disk(&name, force)).await?;
             made.push(Made::Disk(name));
         }
         for name in makes.pools {
             let groups = document.pool[&name].groups.clone();
-            self.create_pool(NewPool { name: name.clone(), groups, force, spares: Vec::new(), spread: false }).await?;
+            self.pools.create(NewPool { name: name.clone(), groups, force, spares: Vec::new(), spread: false }).await?;
             made.push(Made::Pool(name));
         }
         for name in makes.spares {
             let pool = document.disk[&name].spare.as_ref().and_then(|spare| spare.pool.clone());
-            self.add_spare(&name, NewSpare { pool, force: false }).await?;
+            self.spares.add(&name, NewSpare { pool, force: false }).await?;
             made.push(Made::Spare(name));
         }
         for names in makes.volumes.chunks(VOLUMES_AT_ONCE) {
             let new = names.iter().map(|name| document.volume[name].new_volume(name)).collect();
-            self.create_volumes(new).await?;
+            self.volumes.create_all(new).await?;
             made.push(Made::Volumes(names.to_vec()));
         }
         for address in makes.portals {
             let settings = document.portal[&address].settings.clone();
-            self.add_portal(NewPortal { address, settings }).await?;
+            self.portals.add(NewPortal { address, settings }).await?;
             made.push(Made::Portal(address));
         }
         for wanted in makes.volume_settings.chunks(VOLUMES_AT_ONCE) {
-            let set = self.set_volumes(wanted).await?;
+            let set = self.volumes.set_all(wanted).await?;
             let before = set.into_iter().map(|one| (one.report.name, owned(&one.before.settings()))).collect();
             made.push(Made::VolumeSettings(before));
         }
         for (name, settings) in makes.pool_settings {
-            let policy = self.state().pools.get(&name).map(|record| record.policy.clone()).unwrap_or_default();
-            self.set_pool(&name, PoolSettings { settings }).await?;
+            let policy = self.core.state().pools.get(&name).map(|record| record.policy.clone()).unwrap_or_default();
+            self.pools.set(&name, PoolSettings { settings }).await?;
             made.push(Made::PoolSettings(name, owned(&policy.settings())));
         }
         *pending = Some(annex.commit(document, prune)?);
         self.commit_document(document, prune, consent).await?;
-        self.grow_volumes(&makes.grown).await.map_err(|(grown, refusal)| match grown {
+        self.volumes.grow_all(&makes.grown).await.map_err(|(grown, refusal)| match grown {
             [] => refusal,
             grown => {
                 let names: Vec<String> = grown.iter().map(|(name, _)| name.to_string()).collect();
@@ -198,10 +201,10 @@ impl Control {
 
     async fn commit_document(&self, document: &Document, prune: bool, consent: Consent) -> Result<(), Refusal> {
         let volumes: BTreeMap<VolumeName, VolumeId> =
-            self.volumes().await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
-        let turn = self.turn().await;
-        let next = access::after(&self.state(), document, &volumes, self.settings(), prune)?;
-        self.commit_access(&turn, consent, |state| *state = next).await?;
+            self.volumes.list().await?.into_iter().map(|volume| (volume.name, volume.id)).collect();
+        let turn = self.core.turn().await;
+        let next = access::after(&self.core.state(), document, &volumes, self.core.settings(), prune)?;
+        self.access.commit(&turn, consent, |state| *state = next).await?;
         self.isns.look_again();
         Ok(())
     }
@@ -215,9 +218,10 @@ impl Control {
         refusal: Refusal,
     ) -> Refusal {
         let mut left = Vec::new();
-        let turn = self.turn().await;
+        let turn = self.core.turn().await;
         if let Err(failed) = self
-            .commit_access(&turn, Consent::ALL, |state| {
+            .access
+            .commit(&turn, Consent::ALL, |state| {
                 state.take_access_of(before);
                 state.isns = before.isns;
             })
@@ -243,16 +247,16 @@ impl Control {
     async fn undo(&self, made: Made) -> Vec<String> {
         let (what, undone) = match made {
             Made::Volumes(names) => {
-                let left = self.delete_volumes(&names, false).await.into_iter();
+                let left = self.volumes.delete_all(&names, false).await.into_iter();
                 return left.map(|(name, failed)| format!("volume {name}: {failed}")).collect();
             }
             Made::VolumeSettings(before) => return self.reset_volumes(before).await,
-            Made::Disk(name) => (format!("disk {name}"), self.remove_disk(&name).await),
-            Made::Pool(name) => (format!("pool {name}"), self.destroy_pool(&name).await),
-            Made::Spare(name) => (format!("spare {name}"), self.remove_spare(&name).await),
-            Made::Portal(at) => (format!("portal {}", at.0), self.remove_portal(at, Removal { force: true }).await),
+            Made::Disk(name) => (format!("disk {name}"), self.disks.remove(&name).await),
+            Made::Pool(name) => (format!("pool {name}"), self.pools.destroy(&name).await),
+            Made::Spare(name) => (format!("spare {name}"), self.spares.remove(&name).await),
+            Made::Portal(at) => (format!("portal {}", at.0), self.portals.remove(at, Removal { force: true }).await),
             Made::PoolSettings(name, settings) => {
-                (format!("settings of pool {name}"), self.set_pool(&name, PoolSettings { settings }).await.map(drop))
+                (format!("settings of pool {name}"), self.pools.set(&name, PoolSettings { settings }).await.map(drop))
             }
         };
         undone.err().map(|failed| format!("{what}: {failed}")).into_iter().collect()
@@ -261,11 +265,11 @@ impl Control {
     /// These volumes have the settings that they had; where one cannot, the others all the same.
     async fn reset_volumes(&self, before: Vec<SettingsOf>) -> Vec<String> {
         let mut left = Vec::new();
-        if self.set_volumes(&before).await.is_ok() {
+        if self.volumes.set_all(&before).await.is_ok() {
             return left;
         }
         for (name, settings) in before {
-            let set = self.set_volume(&name, VolumeSettings { settings }).await;
+            let set = self.volumes.set(&name, VolumeSettings { settings }).await;
             left.extend(set.err().map(|failed| format!("settings of volume {name}: {failed}")));
         }
         left
@@ -274,11 +278,11 @@ impl Control {
     /// Who saw what, the latest ten and more, the present one first.
     ///
     /// *Errors*: the file cannot be read.
-    pub async fn past_configs(&self) -> Result<Vec<PastConfig>, Refusal> {
-        let sessions = self.sessions().await?;
+    pub async fn past(&self) -> Result<Vec<PastConfig>, Refusal> {
+        let sessions = self.sessions.list().await?;
         // Before the state is read: what is committed in between makes it another array.
-        let fingerprint = self.store.version().to_string();
-        let state = self.state();
+        let fingerprint = self.core.store.version().to_string();
+        let state = self.core.state();
         let past = |version: u64, time: Timestamp, then: &State| {
             let told = access_steps(&state, &state.with_access_of(then), &sessions);
             let present = state.access_part() == then.access_part();
@@ -286,8 +290,8 @@ impl Control {
             PastConfig { version, time, present, steps: told.steps, sessions, fingerprint: fingerprint.clone() }
         };
         let mut told = Vec::new();
-        for (version, time) in self.store.configs().into_iter().rev() {
-            told.extend(self.store.config(version)?.map(|then| past(version, time, &then)));
+        for (version, time) in self.core.store.configs().into_iter().rev() {
+            told.extend(self.core.store.config(version)?.map(|then| past(version, time, &then)));
         }
         Ok(told)
     }
@@ -297,31 +301,31 @@ impl Control {
     ///
     /// *Errors*: it is not kept; the array is another than the steps were worked out for; or sessions would lose something, or hosts would find other volumes under numbers that they know, and
     /// that was not allowed.
-    pub async fn restore_config(&self, version: u64, request: RestoreConfig) -> Result<Applied, Refusal> {
+    pub async fn restore(&self, version: u64, request: RestoreConfig) -> Result<Applied, Refusal> {
         let _alone = self.applying.lock().await;
-        let sessions = self.sessions().await?;
-        let volumes: BTreeSet<VolumeId> = self.volumes().await?.into_iter().map(|volume| volume.id).collect();
-        let turn = self.turn().await;
-        let is_kept = self.store.configs().iter().any(|(number, _)| *number == version);
-        let then = if is_kept { self.store.config(version)? } else { None };
+        let sessions = self.sessions.list().await?;
+        let volumes: BTreeSet<VolumeId> = self.volumes.list().await?.into_iter().map(|volume| volume.id).collect();
+        let turn = self.core.turn().await;
+        let is_kept = self.core.store.configs().iter().any(|(number, _)| *number == version);
+        let then = if is_kept { self.core.store.config(version)? } else { None };
         let then = then.ok_or_else(|| {
             let message = format!("configuration {version} is not kept");
             Refusal::new(code::CONFIG_UNKNOWN, message, "see blockyard config list")
         })?;
-        if request.fingerprint.is_some_and(|wanted| wanted != self.store.version().to_string()) {
+        if request.fingerprint.is_some_and(|wanted| wanted != self.core.store.version().to_string()) {
             let message = "the array was changed since these steps were worked out";
             let hint = "look at blockyard config list again, and restore then";
             return Err(Refusal::new(code::CHANGED_MEANWHILE, message, hint));
         }
-        let state = self.state();
+        let state = self.core.state();
         let mut next = state.with_access_of(&then);
         next.presentations.retain(|record| volumes.contains(&record.volume_id));
         let steps = access_steps(&state, &next, &sessions).steps;
         let consent = consent(request.allow_disruption, request.reuse_luns);
-        self.commit_access(&turn, consent, |state| *state = next).await?;
+        self.access.commit(&turn, consent, |state| *state = next).await?;
         drop(turn);
         let sentence = format!("configuration {version} was restored: {} steps", steps.len());
-        self.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.settings().node), sentence);
+        self.core.raise(event::CONFIG_APPLIED, Subject::new(SubjectKind::Node, &self.core.settings().node), sentence);
         Ok(Applied { steps })
     }
 }

@@ -1,6 +1,6 @@
 //! Whether those who were asked for are back after a change, with all that they saw before.
 
-use crate::Control;
+use crate::config::Configuration;
 use crate::state::State;
 use model::{Iqn, Refusal, SessionKind, SessionReport, Span, VolumeId, VolumeName, code};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +18,13 @@ pub(super) struct Awaited {
     saw: BTreeMap<VolumeId, VolumeName>,
 }
 
-impl Control {
+impl Configuration {
     /// What these initiators see now.
     pub(super) async fn awaited(&self, initiators: &[Iqn]) -> Result<Vec<Awaited>, Refusal> {
         if initiators.is_empty() {
             return Ok(Vec::new());
         }
-        let (state, sessions) = (self.state(), self.sessions().await?);
+        let (state, sessions) = (self.core.state(), self.sessions.list().await?);
         let seen =
             |initiator: &Iqn| Awaited { initiator: initiator.clone(), saw: seen_by(initiator, &state, &sessions) };
         Ok(initiators.iter().map(seen).collect())
@@ -36,7 +36,7 @@ impl Control {
     pub(super) async fn are_back(&self, awaited: &[Awaited], within: Option<Span>) -> Result<(), Refusal> {
         let until = Instant::now() + within.map_or(WITHIN, |span| Duration::from_millis(span.millis()));
         loop {
-            let (state, sessions) = (self.state(), self.sessions().await?);
+            let (state, sessions) = (self.core.state(), self.sessions.list().await?);
             let lacks = awaited.iter().find_map(|one| Some((one, one.lacks(&state, &sessions)?)));
             let Some((one, lack)) = lacks else { return Ok(()) };
             if lack.for_good || Instant::now() >= until {

@@ -5,7 +5,7 @@ use super::{
     Annex, AuthEntry, ChapEntry, DiscoveryEntry, DiskEntry, Document, FormerLunEntry, GroupEntry, HostEntry, PoolEntry,
     PortalEntry, PortalGroupEntry, PresentEntry, SpareEntry, TargetEntry, VolumeEntry,
 };
-use crate::Control;
+use crate::config::Configuration;
 use crate::request::{NewBackend, NewGroup};
 use crate::state::{AuthRecord, ChapRecord, HostRecord, PresentationRecord, ProofRecord, SpareRecord, State};
 use model::{
@@ -14,18 +14,18 @@ use model::{
 };
 use std::collections::BTreeMap;
 
-impl Control {
+impl Configuration {
     /// The array as it is, without secrets. Applied to it, it changes nothing.
     ///
     /// *Errors*: the data plane is gone.
     pub async fn export(&self, annex: &dyn Annex) -> Result<Document, Refusal> {
-        let state = self.state();
+        let state = self.core.state();
         let mut document = of_state(&state);
-        let pools = self.pools().await?;
+        let pools = self.pools.list().await?;
         document.pool = pools.iter().map(|pool| (pool.name.clone(), pool_entry(pool, &state))).collect();
-        document.volume = self.volumes().await?.iter().map(|v| (v.name.clone(), volume_entry(v))).collect();
+        document.volume = self.volumes.list().await?.iter().map(|v| (v.name.clone(), volume_entry(v))).collect();
         let portal = |address| (PortalAddress(address), portal_entry(&state.portal_policy(address)));
-        document.portal = self.portals().iter().map(|known| portal(known.address)).collect();
+        document.portal = self.access.portals().iter().map(|known| portal(known.address)).collect();
         annex.export(&mut document);
         Ok(document)
     }

@@ -4,8 +4,8 @@
 use super::Document;
 use super::document::{DiskEntry, PoolEntry, VolumeEntry};
 use super::plan::{Step, StepKind, changes};
-use crate::Control;
 use crate::change::volumes::{admit_size, whole};
+use crate::config::Configuration;
 use crate::request::{NewBackend, NewGroup};
 use crate::state::State;
 use model::{
@@ -52,7 +52,7 @@ struct Draft {
     wanted: BTreeMap<Name, Vec<(VolumeName, u64)>>,
 }
 
-impl Control {
+impl Configuration {
     pub(super) fn makes(&self, document: &Document, known: &Known<'_>) -> Result<(Makes, Vec<Step>), Refusal> {
         let mut draft = Draft::default();
         document.disk.iter().try_for_each(|(name, entry)| draft.disk(name, entry, known))?;
@@ -60,7 +60,7 @@ impl Control {
         document.volume.iter().try_for_each(|(name, entry)| draft.volume(name, entry, known))?;
         draft.admit_count(known)?;
         draft.admit_room(known)?;
-        let open: BTreeSet<_> = self.portals().iter().map(|portal| portal.address).collect();
+        let open: BTreeSet<_> = self.access.portals().iter().map(|portal| portal.address).collect();
         for &PortalAddress(address) in document.portal.keys().filter(|at| !open.contains(&at.0)) {
             draft.step(StepKind::Make, format!("portal {address}"), String::new());
             draft.makes.portals.push(PortalAddress(address));

@@ -3,7 +3,7 @@
 use super::makes::{Known, Makes};
 use super::steps::{Steps, access_steps};
 use super::{Annex, ApplyConfig, Document, access};
-use crate::Control;
+use crate::config::Configuration;
 use crate::impact::losses;
 use crate::state::{PresentationRecord, State};
 use model::{PoolReport, Refusal, SessionLoss, VolumeId, VolumeName, VolumeReport, code};
@@ -80,7 +80,7 @@ impl fmt::Display for Step {
 /// The volume of a document that is not made yet, in a plan.
 const NOT_MADE: VolumeId = VolumeId::from_bytes([0; 16]);
 
-impl Control {
+impl Configuration {
     /// What the document would change.
     ///
     /// *Errors*: it could not be applied.
@@ -96,13 +96,14 @@ impl Control {
                 format!("the document has form {}, and this version reads {}", document.schema, super::document::FORM);
             return Err(Refusal::new(code::DOCUMENT_INVALID, message, "begin it with schema = 1"));
         }
-        let state = self.state();
-        let (pools, volumes, sessions) = (self.pools().await?, self.volumes().await?, self.sessions().await?);
+        let state = self.core.state();
+        let (pools, volumes, sessions) =
+            (self.pools.list().await?, self.volumes.list().await?, self.sessions.list().await?);
         let known = Known::of(&state, &pools, &volumes);
         let (makes, mut steps) = self.makes(document, &known)?;
         let mut ids: BTreeMap<VolumeName, VolumeId> = volumes.iter().map(|v| (v.name.clone(), v.id)).collect();
         ids.extend(makes.volumes.iter().map(|name| (name.clone(), NOT_MADE)));
-        let after = access::after(&state, document, &ids, &self.settings, prune)?;
+        let after = access::after(&state, document, &ids, &self.core.settings, prune)?;
         if !reuse_luns {
             after.admit_luns(&state).map_err(|refusal| {
                 let hint = "give another LUN in the document, or apply it with --reuse-luns if no host uses the old number any more";
@@ -116,7 +117,7 @@ impl Control {
         steps.extend(beside.steps);
         let mut kept = kept(document, &after, &pools, &volumes);
         kept.extend(beside.kept);
-        let fingerprint = format!("{}{}", self.store.version(), beside.seen);
+        let fingerprint = format!("{}{}", self.core.store.version(), beside.seen);
         let sessions = u32::try_from(sessions.len()).unwrap_or(u32::MAX);
         Ok((Plan { steps, kept, sessions, losses, fingerprint }, makes))
     }

@@ -6,8 +6,9 @@
 use super::{
     Annex, Applied, ApplyConfig, ChapEntry, DiskEntry, Document, HostEntry, PoolEntry, PresentEntry, Step, VolumeEntry,
 };
+use crate::PresentationReport;
+use crate::config::Configuration;
 use crate::request::{NewGroup, NewSetup};
-use crate::{Control, PresentationReport};
 use model::{Iqn, Level, Name, Refusal, VolumeName, code};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ pub struct SetupReport {
     pub presentation: Option<PresentationReport>,
 }
 
-impl Control {
+impl Configuration {
     /// There is a pool of these disks with this volume, which is presented to this host. When a part is refused, what was made is taken
     /// back.
     ///
@@ -35,14 +36,15 @@ impl Control {
         let document = document(asked, is_known)?;
         let request = ApplyConfig { document, force, allow_disruption, ..ApplyConfig::default() };
         let Applied { steps } = self.apply(request, annex).await?;
-        let presentation = self.presentations().into_iter().find(|seen| seen.volume == volume && seen.host == host);
+        let presentation =
+            self.presentations.list().into_iter().find(|seen| seen.volume == volume && seen.host == host);
         Ok(SetupReport { steps, presentation })
     }
 
     /// True for a host that is there and stays as it is.
     fn admit_setup_host(&self, asked: &NewSetup) -> Result<bool, Refusal> {
         let name = &asked.host;
-        let state = self.state();
+        let state = self.core.state();
         let known = state.hosts.get(name);
         if known.is_none() && asked.initiators.is_empty() {
             let hint = "name its initiators, and it is added";
@@ -65,12 +67,12 @@ impl Control {
             let hint = "call it POOL/VOLUME, such as tank/vm1";
             return Err(Refusal::new(code::NAME_INVALID, format!("volume {volume} names no pool for its disks"), hint));
         }
-        let pools = self.pools().await?;
+        let pools = self.pools.list().await?;
         if let Some(there) = pools.iter().find(|known| !asked.disks.is_empty() && Some(&known.name) == pool) {
             let hint = "leave out the disks, or give it more with blockyard pool add-group";
             return Err(taken(format!("pool {} is there already", there.name), hint));
         }
-        if asked.must_be_new && self.volumes().await?.iter().any(|known| known.name == *volume) {
+        if asked.must_be_new && self.volumes.list().await?.iter().any(|known| known.name == *volume) {
             return Err(taken(format!("volume {volume} is there already"), "choose another name"));
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! Machines laid out in a folder.
 
+use crate::change::disks::Disks;
+use crate::devices::Devices;
 use crate::machine::Machine;
 use crate::tests::{Array, new_disk, new_pool};
 use model::{BlockDeviceReport, BlockDeviceState as State, Label, Level, Size, Transport, code};
@@ -63,12 +65,15 @@ impl Laid {
 async fn array_on_a_machine() -> (Array, Laid) {
     let mut array = Array::new().await;
     let laid = Laid::below(array.dir.path());
-    Arc::get_mut(&mut array.control).expect("nobody else has it").machine = Machine::at(&laid.0);
+    let control = Arc::get_mut(&mut array.control).expect("nobody else has it");
+    let (core, health) = (control.core.clone(), control.disks.health.clone());
+    control.devices = Arc::new(Devices { core: core.clone(), machine: Machine::at(&laid.0) });
+    control.disks = Arc::new(Disks { core, health, devices: control.devices.clone() });
     (array, laid)
 }
 
 async fn seen(array: &Array, laid: &Laid, name: &str) -> BlockDeviceReport {
-    let all = array.control.block_devices().await.expect("lists");
+    let all = array.control.devices.list().await.expect("lists");
     let device = all.iter().find(|device| device.device == laid.dev(name));
     device.unwrap_or_else(|| panic!("no {name} in {all:?}")).clone()
 }
@@ -131,7 +136,7 @@ async fn disk_that_holds_something_is_not_free() {
     // The pool of another array.
     let other = Array::new().await;
     other.add_disks(&["x0", "x1"]).await;
-    other.control.create_pool(new_pool("old", Level::Raid1, &["x0", "x1"])).await.expect("a pool");
+    other.control.pools.create(new_pool("old", Level::Raid1, &["x0", "x1"])).await.expect("a pool");
     fs::copy(other.folder().join("x0.img"), laid.dev("sde")).expect("copies");
 
     assert_eq!(seen(&array, &laid, "sdb").await.state, State::Holding);
@@ -156,7 +161,7 @@ async fn devices_that_are_no_disks_are_not_offered() {
     fs::remove_file(laid.dev("sdx")).expect("its node is gone");
     laid.disk("sr0", "11:0", "ata4").disk("zram0", "252:0", "virtual").disk("nvme0c0n1", "259:0", "nvme");
     laid.put("sys/block/nvme0c0n1/hidden", "1\n").disk("loop0", "7:0", "virtual").put("sys/block/loop0/size", "0\n");
-    let all = array.control.block_devices().await.expect("lists");
+    let all = array.control.devices.list().await.expect("lists");
     for (name, state) in [
         ("sdb", State::Unsuitable),
         ("sdc", State::Unsuitable),
@@ -180,9 +185,9 @@ async fn disks_of_the_array_are_not_listed_and_the_disk_around_one_is_in_use() {
     for name in ["sdb", "sdc1"] {
         let mut known = new_disk(Path::new("/"), name, Size::mib(128));
         (known.path, known.create) = (laid.dev(name), None);
-        array.control.add_disk(known).await.expect("a disk");
+        array.control.disks.add(known).await.expect("a disk");
     }
-    let all = array.control.block_devices().await.expect("lists");
+    let all = array.control.devices.list().await.expect("lists");
     assert_eq!(all.len(), 1, "{all:?}");
     let whole = seen(&array, &laid, "sdc").await;
     assert_eq!(whole.state, State::InUse);
@@ -196,17 +201,18 @@ async fn only_what_is_free_is_admitted_and_only_by_a_name_of_the_system() {
     laid.disk("sdc", "8:32", "ata2");
     crate::tests::make_foreign(laid.dev("sdc"));
     for good in ["sdb", "disk/by-id/ata-X", "mapper/x"] {
-        array.control.admit_offered(&laid.dev(good)).await.expect(good);
+        array.control.devices.admit_offered(&laid.dev(good)).await.expect(good);
     }
     let loose = array.dir.path().join("loose.img");
     fs::write(&loose, "x").expect("writes");
     let loose = loose.to_string_lossy().into_owned();
     for bad in [laid.dev("sdc"), laid.dev("shm/mine"), laid.dev("none"), loose, "/etc/shadow".to_owned()] {
-        let refusal = array.control.admit_offered(&bad).await.expect_err(&bad);
+        let refusal = array.control.devices.admit_offered(&bad).await.expect_err(&bad);
         assert_eq!(refusal.code, code::FORBIDDEN, "{refusal}");
         assert!(refusal.message.contains(&bad), "{refusal}");
     }
-    let back = array.control.admit_offered(&format!("{}/../sdb", laid.dev("shm"))).await.expect_err("steps back");
+    let back =
+        array.control.devices.admit_offered(&format!("{}/../sdb", laid.dev("shm"))).await.expect_err("steps back");
     assert_eq!(back.code, code::PATH_INVALID);
 }
 
@@ -214,6 +220,6 @@ async fn only_what_is_free_is_admitted_and_only_by_a_name_of_the_system() {
 async fn machine_without_a_list_of_devices_is_refused_with_a_way_out() {
     let (array, laid) = array_on_a_machine().await;
     fs::remove_dir_all(laid.0.join("sys")).expect("removes");
-    let refusal = array.control.block_devices().await.expect_err("there is no list");
+    let refusal = array.control.devices.list().await.expect_err("there is no list");
     assert!(refusal.hint.contains("by hand"), "{refusal}");
 }

@@ -101,21 +101,21 @@ async fn what_is_worse_than_before_is_one_event() {
     array.add_disks(&["d0"]).await;
     let name: DiskName = "d0".parse().expect("a name");
     let events = async || {
-        let events = array.control.events(crate::Wanted::default()).await;
+        let events = array.control.steward.events(crate::Wanted::default()).await;
         let of_disk = events.into_iter().filter(|event| [event::DISK_FAILING, event::DISK_WEARS].contains(&event.code));
         of_disk.map(|event| event.sentence).collect::<Vec<_>>()
     };
-    array.control.look_at_health(Path::new("/bin/false")).await;
+    array.control.health.look(Path::new("/bin/false")).await;
     assert_eq!(array.control.health.of(&name), None, "a file is not asked");
-    array.control.note_health(name.clone(), told(NVME));
-    array.control.note_health(name.clone(), told(NVME));
+    array.control.health.note(name.clone(), told(NVME));
+    array.control.health.note(name.clone(), told(NVME));
     assert_eq!(events().await.len(), 1);
-    array.control.note_health(name.clone(), told(ATA));
+    array.control.health.note(name.clone(), told(ATA));
     let last = "disk d0: it cannot read 2 sectors, it has replaced 8 sectors; replace it before it fails";
     assert_eq!(events().await.last().map(String::as_str), Some(last));
-    let report = array.control.disk_report(&name).await.expect("a disk");
+    let report = array.control.disks.report(&name).await.expect("a disk");
     assert_eq!(report.health.and_then(|health| health.temperature), Some(38));
-    let status = array.control.status().await.expect("a status");
+    let status = array.control.status.report().await.expect("a status");
     assert!(
         status.problems.iter().any(|problem| problem.subject == "disk d0" && problem.state == "failing"),
         "{status:?}"

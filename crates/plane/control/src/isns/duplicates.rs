@@ -5,7 +5,7 @@
 //! way the server names portals that are not ours.
 
 use super::{Registrar, exchange, resolved};
-use crate::Control;
+use crate::isns::IsnsRegistration;
 use bounded::quoted;
 use isns::{Request, Status};
 use model::{IsnsServer, PortalReport, Problem, Refusal, Severity, Subject, SubjectKind, event, first_few};
@@ -56,8 +56,8 @@ impl Registrar {
     /// The server is asked for the names of all targets that show something to somebody. A name that another array has is a problem of
     /// the status until the server has it no more; while the server does not answer that stays as it was.
     pub(super) async fn look_for_duplicates(&self, server: IsnsServer) {
-        let control = &self.control;
-        let (names, portals) = match control.names_and_portals().await {
+        let isns = &self.isns;
+        let (names, portals) = match isns.names_and_portals().await {
             Ok(found) => found,
             // The data plane is gone, and we are soon.
             Err(_) => return,
@@ -66,31 +66,31 @@ impl Registrar {
         let own = Own::of(&portals, registered);
         let asker = self.known.as_ref().and_then(|(_, entity)| entity.targets.first()).map(|target| &*target.name);
         let found = find(server.0, asker, &names, &own).await;
-        let node = Subject::new(SubjectKind::Node, &control.settings.node);
+        let node = Subject::new(SubjectKind::Node, &isns.core.settings.node);
         match &found {
             Ok(twins) if twins.is_empty() => {
                 let sentence =
                     format!("iSNS server {server} has target names of this array for no other array any more");
-                control.settle(event::TARGET_NAME_TAKEN, node, event::TARGET_NAME_FREE, &sentence);
+                isns.notices.settle(event::TARGET_NAME_TAKEN, node, event::TARGET_NAME_FREE, &sentence);
             }
-            Ok(twins) => control.notice(event::TARGET_NAME_TAKEN, node, problem(server, twins)),
+            Ok(twins) => isns.notices.add(event::TARGET_NAME_TAKEN, node, problem(server, twins)),
             Err(why) => tracing::debug!(%server, why, "the server was not asked for targets of the same name"),
         }
-        control.isns.shown().looked = Some(found.map(|_| names.len()));
+        isns.shown().looked = Some(found.map(|_| names.len()));
     }
 }
 
-impl Control {
+impl IsnsRegistration {
     /// No server is asked for other targets of our names any more, so nothing is known of them.
     pub(super) fn forget_duplicates(&self) {
-        let node = Subject::new(SubjectKind::Node, &self.settings.node);
+        let node = Subject::new(SubjectKind::Node, &self.core.settings.node);
         let sentence = "no iSNS server is asked for target names of this array any more";
-        self.settle(event::TARGET_NAME_TAKEN, node, event::TARGET_NAME_FREE, sentence);
+        self.notices.settle(event::TARGET_NAME_TAKEN, node, event::TARGET_NAME_FREE, sentence);
     }
 
     async fn names_and_portals(&self) -> Result<(BTreeSet<String>, Vec<PortalReport>), Refusal> {
-        let portals = self.portal_reports().await?;
-        let state = self.state();
+        let portals = self.portals.list().await?;
+        let state = self.core.state();
         let targets = state.presentations.iter().filter_map(|shown| state.targets.get(&shown.target));
         Ok((targets.map(|record| record.iqn.to_string()).collect(), portals))
     }

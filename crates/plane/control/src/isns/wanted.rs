@@ -1,7 +1,7 @@
 //! What should be registered.
 
 use super::resolved;
-use crate::Control;
+use crate::isns::IsnsRegistration;
 use isns::{Entity, Portal, Target};
 use model::{IsnsServer, PortalPolicy, PortalState, Refusal, is_shown_in, only_fronts};
 use std::net::SocketAddr;
@@ -16,11 +16,11 @@ pub(super) struct Wanted {
     targets: Vec<Target>,
 }
 
-impl Control {
+impl IsnsRegistration {
     /// What the server knows us as: the node's name, and what stays of it under another name.
     pub(super) fn entity_identifier(&self) -> String {
-        let name = &self.settings.node;
-        let id = self.state().node.map(|id| id.to_string()).unwrap_or_default();
+        let name = &self.core.settings.node;
+        let id = self.core.state().node.map(|id| id.to_string()).unwrap_or_default();
         match id.split_once('-') {
             Some((id, _)) => format!("{name}.{id}"),
             None => name.to_string(),
@@ -29,14 +29,14 @@ impl Control {
 
     /// The targets that show something to somebody, and the portals that hosts are told of and see something through. Which host may learn of which target is
     /// for the server's discovery domains to say; what it sees there is for us.
-    pub(super) async fn isns_wanted(&self, server: IsnsServer) -> Result<Wanted, Refusal> {
-        let open = self.portal_reports().await?.into_iter();
+    pub(super) async fn wanted(&self, server: IsnsServer) -> Result<Wanted, Refusal> {
+        let open = self.portals.list().await?.into_iter();
         let open = open.filter(|portal| portal.state == PortalState::Open && !portal.policy.drained);
         let mut portals: Vec<(SocketAddr, PortalPolicy)> = open.map(|portal| (portal.address, portal.policy)).collect();
         only_fronts(&mut portals);
         let mut portals: Vec<Portal> =
             portals.into_iter().filter_map(|(listens, policy)| portal_of(listens, &policy)).collect();
-        let state = self.state();
+        let state = self.core.state();
         let targets = state.targets.iter().filter_map(|(name, record)| {
             let shown = || state.presentations.iter().filter(|shown| shown.target == *name);
             let shows = |tag: u16| shown().any(|shown| is_shown_in(&shown.groups, tag));

@@ -102,18 +102,18 @@ async fn who_watches_hears_every_second_and_nobody_is_looked_for_afterwards() {
     array.add_disks(&["d0"]).await;
     array.create_pool("tank", model::Level::Raid0, &["d0"]).await.expect("a pool");
     array.create_volume("tank/a", Size::mib(8)).await.expect("a volume");
-    let mut watching = array.control.watch();
+    let mut watching = array.control.live.watch();
     let first = watching.next().await.expect("goes on").expect("a moment");
     assert!(first.volumes.is_empty(), "nobody does anything");
-    let mut other = array.control.watch();
+    let mut other = array.control.live.watch();
     let at_once = other.next().await.expect("goes on").expect("a moment");
     assert_eq!(at_once, first, "others share what was seen");
     drop((watching, other));
     tokio::time::sleep(LOOK * 4).await;
-    assert!(array.control.live.0.lock().expect("not poisoned").is_none(), "nobody looks any more");
-    let mut again = array.control.watch();
+    assert!(array.control.live.watched.lock().expect("not poisoned").is_none(), "nobody looks any more");
+    let mut again = array.control.live.watch();
     assert!(again.next().await.is_some());
-    array.control.announce_stop();
+    array.control.core.announce_stop();
     assert!(again.next().await.is_none());
 }
 

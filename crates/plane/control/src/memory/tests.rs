@@ -128,9 +128,9 @@ async fn read_cache_shrinks_while_memory_is_short_and_grows_back() {
     fill(GIB / 2, GIB / 4);
     let found = Found::look(machine.path());
     let most = 128 << 20;
-    let look = async |now| array.control.look_at_memory(&found, most, now).await.expect("looks");
+    let look = async |now| array.control.memory.look(&found, most, now).await.expect("looks");
     assert_eq!(look(most).await, most, "pages of files count for nothing");
-    assert!(array.control.status().await.expect("a status").problems.is_empty());
+    assert!(array.control.status.report().await.expect("a status").problems.is_empty());
     pressure("12.50");
     let mut now = look(most).await;
     assert_eq!(now, most / 2);
@@ -138,7 +138,7 @@ async fn read_cache_shrinks_while_memory_is_short_and_grows_back() {
         now = look(now).await;
     }
     assert_eq!(now, most / 16);
-    let status = array.control.status().await.expect("a status");
+    let status = array.control.status.report().await.expect("a status");
     assert!(status.problems.iter().any(|problem| problem.subject == "memory" && problem.state == "short"));
     let report = status.memory.expect("it was looked at");
     assert_eq!((report.limit.bytes(), report.cache_now.bytes(), report.pressure_percent), (GIB / 2, now, Some(12)));
@@ -152,8 +152,8 @@ async fn read_cache_shrinks_while_memory_is_short_and_grows_back() {
         now = look(now).await;
     }
     assert_eq!(now, most);
-    assert!(array.control.status().await.expect("a status").problems.is_empty());
-    let events = array.control.events(crate::Wanted::default()).await;
+    assert!(array.control.status.report().await.expect("a status").problems.is_empty());
+    let events = array.control.steward.events(crate::Wanted::default()).await;
     let count = |code| events.iter().filter(|event| event.code == code).map(|event| event.times).sum::<u64>();
     assert_eq!((count(event::MEMORY_SHORT), count(event::MEMORY_ENOUGH)), (1, 1));
 }
@@ -165,24 +165,24 @@ async fn volumes_in_memory_have_half_of_the_limit_together() {
     let control = &array.control;
     let machine = machine(&SECOND);
     put(machine.path(), "sys/fs/cgroup/system.slice/memory.max", "536870912\n");
-    control.look_at_memory(&Found::look(machine.path()), 0, 0).await.expect("looks");
+    control.memory.look(&Found::look(machine.path()), 0, 0).await.expect("looks");
     let ram = |name: &str, mib| crate::request::NewVolume {
         backend: Some(crate::request::NewBackend::Ram {}),
         ..crate::tests::new_volume(name, Some(Size::mib(mib)))
     };
     let (a, b) = ("a".parse().expect("a name"), "b".parse().expect("a name"));
-    control.create_volume(ram("a", 200)).await.expect("fits");
-    let refusal = control.create_volume(ram("b", 57)).await.expect_err("does not fit");
+    control.volumes.create(ram("a", 200)).await.expect("fits");
+    let refusal = control.volumes.create(ram("b", 57)).await.expect_err("does not fit");
     assert_eq!(refusal.code, code::LIMIT_REACHED);
     let said = "volume b of 57 MiB does not fit into memory: of the limit of 512 MiB (/sys/fs/cgroup/system.slice/memory.max) volumes may have 256 MiB, and 56 MiB is left";
     assert_eq!(refusal.message, said);
-    control.create_volume(ram("b", 50)).await.expect("fits");
+    control.volumes.create(ram("b", 50)).await.expect("fits");
     let resize = |mib| crate::request::Resize { size: Size::mib(mib) };
-    control.resize_volume(&a, resize(207)).await.expect_err("does not fit");
-    control.resize_volume(&a, resize(206)).await.expect("fits");
-    let mut document = control.export(&()).await.expect("a document");
+    control.volumes.resize(&a, resize(207)).await.expect_err("does not fit");
+    control.volumes.resize(&a, resize(206)).await.expect("fits");
+    let mut document = control.config.export(&()).await.expect("a document");
     document.volume.get_mut(&b).expect("it is there").size = Some(Size::mib(51));
     let request = crate::config::ApplyConfig { document, ..crate::config::ApplyConfig::default() };
-    let refusal = control.apply(request, &()).await.expect_err("does not fit");
+    let refusal = control.config.apply(request, &()).await.expect_err("does not fit");
     assert!(refusal.message.contains("volume b of 51 MiB does not fit into memory"), "{refusal}");
 }

@@ -5,7 +5,7 @@
 //! It is kept by the iSCSI name of the target, because that is what hosts know: a target that is removed and added again is the same
 //! one. A host knows its own numbers, those of its groups and those of `everyone`.
 //!
-//! [`State::remember_luns`] is called by [`crate::Control`] with every change, whoever asked for it, and adds what the change takes
+//! [`State::remember_luns`] is called by [`Core::commit`](crate::core::Core::commit) with every change, whoever asked for it, and adds what the change takes
 //! away. [`State::admit_luns`] refuses what would give a known number to another volume.
 
 mod known;

@@ -17,11 +17,11 @@ async fn presentations_take_the_lowest_free_number_of_their_host_and_target() {
     let array = Array::new().await;
     let control = &array.control;
     for name in ["a", "b", "c"] {
-        control.create_volume(ram(name)).await.expect("a volume");
+        control.volumes.create(ram(name)).await.expect("a volume");
     }
-    control.add_host(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
-    control.add_target(NewTarget { name: "fast".parse().expect("a name"), iqn: None }).await.expect("a target");
-    let lun = |request| async move { control.present(request).await.expect("is seen").lun };
+    control.hosts.add(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
+    control.targets.add(NewTarget { name: "fast".parse().expect("a name"), iqn: None }).await.expect("a target");
+    let lun = |request| async move { control.presentations.present(request).await.expect("is seen").lun };
 
     assert_eq!(lun(new_presentation("a", "web")).await, 0);
     assert_eq!(lun(NewPresentation { lun: Some(7), ..new_presentation("b", "web") }).await, 7);
@@ -34,7 +34,7 @@ async fn presentations_take_the_lowest_free_number_of_their_host_and_target() {
         target: None,
         force: false,
     };
-    control.unpresent(&gone).await.expect("no longer seen");
+    control.presentations.unpresent(&gone).await.expect("no longer seen");
     assert_eq!(lun(new_presentation("a", "web")).await, 0);
     assert_eq!(array.access().presentations.len(), 3, "both presentations of a are gone, one came back");
 }
@@ -57,10 +57,10 @@ async fn access_snapshot_says_what_the_state_says() {
         mutual_chap: Some(chap(Some("us"), "secret of ours")),
         ..new_host("web", &["iqn.2001-04.com.example:web"])
     };
-    let report = control.add_host(host).await.expect("a host");
+    let report = control.hosts.add(host).await.expect("a host");
     assert_eq!(report.proof.chap_user.as_deref(), Some("web"), "the host's name is its CHAP name");
     assert!(!serde_json::to_string(&report).expect("json").contains("secret of"));
-    control.add_host(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
+    control.hosts.add(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
 
     let access = array.access();
     let web = access.hosts.iter().find(|host| host.name.as_str() == "web").expect("known");
@@ -69,7 +69,7 @@ async fn access_snapshot_says_what_the_state_says() {
     assert_eq!(web.networks.len(), 1);
     assert!(access.hosts.iter().any(|host| host.initiators == Initiators::Any));
 
-    control.remove_host(&"web".parse().expect("a name"), Removal::default()).await.expect("removed");
+    control.hosts.remove(&"web".parse().expect("a name"), Removal::default()).await.expect("removed");
     assert!(array.access().hosts.iter().all(|host| host.name.as_str() != "web"));
 }
 
@@ -79,8 +79,8 @@ async fn target_names_of_machines_with_one_name_differ_and_a_name_that_is_there_
         let control = super::boot(dir, Testbed::default()).await;
         let fast = NewTarget { name: "fast".parse().expect("a name"), iqn: None };
         // It is there after the first start.
-        let _ = control.add_target(fast).await;
-        control.targets().into_iter().map(|target| target.iqn.to_string()).collect::<Vec<_>>()
+        let _ = control.targets.add(fast).await;
+        control.targets.list().into_iter().map(|target| target.iqn.to_string()).collect::<Vec<_>>()
     };
     let identify = |dir: &std::path::Path| {
         let store = Store::open(&dir.join("state")).expect("a store");

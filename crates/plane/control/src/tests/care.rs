@@ -22,17 +22,17 @@ async fn furnished(pairs: &[(&str, &str)]) -> Array {
     array.create_pool("tank", Level::Raid1, &["d0", "d1"]).await.expect("a pool");
     // A scrub has something to read.
     array.create_volume("tank/data", Size::mib(16)).await.expect("a volume");
-    array.control.set_pool(&name("tank"), settings(pairs)).await.expect("settings");
+    array.control.pools.set(&name("tank"), settings(pairs)).await.expect("settings");
     array
 }
 
 async fn scrubs(array: &Array) -> Vec<ScrubReport> {
-    array.control.scrubs(&name("tank")).await.expect("scrubs")
+    array.control.scrubs.list(&name("tank")).await.expect("scrubs")
 }
 
 /// What the steward does about scrubs when it is `time`.
 async fn round_at(array: &Array, time: Timestamp) {
-    array.control.see_to_scrubs(time).await.expect("seen to");
+    array.control.scrubs.run_due(time).await.expect("seen to");
 }
 
 /// The steward's rounds until no scrub runs.
@@ -53,23 +53,23 @@ fn next_hour(time: Timestamp, hour: u64) -> Timestamp {
 #[tokio::test]
 async fn pool_settings_hold_after_a_restart_and_bad_ones_change_nothing() {
     let array = furnished(&[("rebuild", "fast"), ("rebuild.latency", "20ms")]).await;
-    array.control.pause_pool(&name("tank"), true).await.expect("paused");
+    array.control.pools.pause(&name("tank"), true).await.expect("paused");
     let wrong = settings(&[("rebuild", "idle"), ("scrub", "daily")]);
-    let refusal = array.control.set_pool(&name("tank"), wrong).await.expect_err("daily is too often");
+    let refusal = array.control.pools.set(&name("tank"), wrong).await.expect_err("daily is too often");
     assert_eq!(refusal.code, code::SETTING_INVALID);
     assert_eq!(
-        array.control.set_pool(&name("pond"), settings(&[])).await.expect_err("no pool").code,
+        array.control.pools.set(&name("pond"), settings(&[])).await.expect_err("no pool").code,
         code::POOL_UNKNOWN
     );
 
     let array = array.restarted().await;
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     let repair = pool.policy.repair;
     assert_eq!(
         (repair.mode, repair.latency.map(|span| span.millis()), repair.paused),
         (RepairMode::Fast, Some(20), true)
     );
-    let pool = array.control.pause_pool(&name("tank"), false).await.expect("resumed");
+    let pool = array.control.pools.pause(&name("tank"), false).await.expect("resumed");
     assert!(!pool.policy.repair.paused);
 }
 
@@ -77,17 +77,17 @@ async fn pool_settings_hold_after_a_restart_and_bad_ones_change_nothing() {
 async fn scrub_by_hand_runs_once_and_what_it_found_is_remembered() {
     let array = furnished(&[]).await;
     let tank = name("tank");
-    assert_eq!(array.control.stop_scrub(&tank).await.expect_err("none runs").code, code::SCRUB_UNKNOWN);
-    array.control.start_scrub(&tank, StartScrub::default()).await.expect("it begins");
-    let again = array.control.start_scrub(&tank, StartScrub::default()).await.expect_err("one at a time");
+    assert_eq!(array.control.scrubs.stop(&tank).await.expect_err("none runs").code, code::SCRUB_UNKNOWN);
+    array.control.scrubs.start(&tank, StartScrub::default()).await.expect("it begins");
+    let again = array.control.scrubs.start(&tank, StartScrub::default()).await.expect_err("one at a time");
     assert_eq!(again.code, code::POOL_BUSY);
     until_scrubbed(&array).await;
     let found = scrubs(&array).await;
     assert!(found.len() == 1 && found[0].is_clean(), "{found:?}");
     let array = array.restarted().await;
     assert_eq!(scrubs(&array).await, found);
-    array.control.start_scrub(&tank, StartScrub { repairs: true }).await.expect("another");
-    array.control.stop_scrub(&tank).await.expect("stops");
+    array.control.scrubs.start(&tank, StartScrub { repairs: true }).await.expect("another");
+    array.control.scrubs.stop(&tank).await.expect("stops");
 }
 
 #[tokio::test]
@@ -107,11 +107,11 @@ async fn scrub_by_the_clock_begins_in_its_hours_and_waits_outside_of_them() {
     assert_eq!(scrubs(&array).await[0].state, ScrubState::Running, "and the next night it goes on");
 
     let array = array.restarted().await;
-    array.control.set_pool(&name("tank"), settings(&[("scrub.window", "off")])).await.expect("at any hour");
+    array.control.pools.set(&name("tank"), settings(&[("scrub.window", "off")])).await.expect("at any hour");
     until_scrubbed(&array).await;
     let found = scrubs(&array).await;
     assert!(found.len() == 1 && found[0].is_clean(), "what the restart cut short was begun anew: {found:?}");
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert!(pool.next_scrub.is_some_and(|next| next.since(found[0].started) >= 6 * DAY), "{:?}", pool.next_scrub);
 }
 
@@ -119,9 +119,9 @@ async fn scrub_by_the_clock_begins_in_its_hours_and_waits_outside_of_them() {
 async fn scrub_that_began_by_a_wrong_clock_does_not_keep_the_next_one_away() {
     let array = furnished(&[("scrub", "weekly")]).await;
     let wrong = now().plus(3650 * DAY);
-    let turn = array.control.turn().await;
+    let turn = array.control.core.turn().await;
     let set = |state: &mut State| state.pools.get_mut(&name("tank")).expect("a pool").scrub_since = Some(wrong);
-    array.control.commit(&turn, set).expect("committed");
+    array.control.core.commit(&turn, set).expect("committed");
     drop(turn);
     round_at(&array, wrong.plus(DAY)).await;
     assert!(scrubs(&array).await.is_empty(), "by that clock a week has not passed");
@@ -132,10 +132,10 @@ async fn scrub_that_began_by_a_wrong_clock_does_not_keep_the_next_one_away() {
 #[tokio::test]
 async fn scrub_by_the_clock_leaves_a_pool_alone_that_has_other_worries() {
     let array = furnished(&[("scrub", "monthly")]).await;
-    array.control.fail_disk(&name("d0")).await.expect("failed");
+    array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     round_at(&array, now().plus(40 * DAY)).await;
     assert!(scrubs(&array).await.is_empty());
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert_eq!(pool.state, PoolState::Degraded);
 }
 
@@ -144,23 +144,23 @@ async fn pool_gets_one_more_group_of_free_disks() {
     let array = Array::new().await;
     array.add_disks(&["d0", "d1", "d2", "d3"]).await;
     let control = &array.control;
-    control.create_pool(new_pool("tank", Level::Raid1, &["d0", "d1"])).await.expect("made");
-    let before = control.pool_report(&name("tank")).await.expect("is there");
+    control.pools.create(new_pool("tank", Level::Raid1, &["d0", "d1"])).await.expect("made");
+    let before = control.pools.report(&name("tank")).await.expect("is there");
     let add = |disks: &[&str]| {
         let disks = disks.iter().map(|disk| name(disk)).collect();
         let request = AddGroup {
             group: NewGroup { level: Level::Raid1, chunk: None, no_integrity: false, member_size: None, disks },
             force: false,
         };
-        async move { control.add_group(&name("tank"), request).await }
+        async move { control.pools.add_group(&name("tank"), request).await }
     };
     assert_eq!(add(&["d1", "d2"]).await.expect_err("d1 is in use").code, code::DISK_IN_USE);
     assert_eq!(add(&["d2", "d2"]).await.expect_err("named twice").code, code::DISK_IN_USE);
     assert_eq!(add(&["d2"]).await.expect_err("too few").code, code::TOO_FEW_MEMBERS);
-    assert_eq!(control.pool_report(&name("tank")).await.expect("is there"), before);
+    assert_eq!(control.pools.report(&name("tank")).await.expect("is there"), before);
     let pool = add(&["d2", "d3"]).await.expect("added");
     assert_eq!((pool.groups.len(), pool.size.bytes()), (2, 2 * before.size.bytes()));
-    assert!(control.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
+    assert!(control.core.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
 }
 
 #[tokio::test]
@@ -168,22 +168,22 @@ async fn pool_grows_into_larger_disks_and_is_refused_where_there_is_no_room() {
     let array = Array::new().await;
     array.add_disks(&["d0", "d1"]).await;
     let control = &array.control;
-    control.create_pool(new_pool("tank", Level::Raid1, &["d0", "d1"])).await.expect("made");
-    let before = control.pool_report(&name("tank")).await.expect("is there");
+    control.pools.create(new_pool("tank", Level::Raid1, &["d0", "d1"])).await.expect("made");
+    let before = control.pools.report(&name("tank")).await.expect("is there");
     let grow = async |array: &Array, pool: &str, group| {
-        array.control.grow_pool(&name(pool), GrowPool { group, member_size: None }).await
+        array.control.pools.grow(&name(pool), GrowPool { group, member_size: None }).await
     };
     assert_eq!(grow(&array, "tonk", None).await.expect_err("unknown").code, code::POOL_UNKNOWN);
     assert_eq!(grow(&array, "tank", Some(1)).await.expect_err("has one group").code, code::GROUP_UNKNOWN);
     assert_eq!(grow(&array, "tank", None).await.expect_err("no room").code, code::GROUP_FULL_SIZE);
     for (disk, larger) in [("d0", "l0"), ("d1", "l1")] {
-        control.add_disk(new_disk(&array.folder(), larger, Size::gib(1))).await.expect("a disk");
+        control.disks.add(new_disk(&array.folder(), larger, Size::gib(1))).await.expect("a disk");
         let by = Replace { replacement: name(larger), force: true, confirmed: true };
-        control.replace_disk(&name(disk), by).await.expect("replaced");
-        while control.pool_report(&name("tank")).await.expect("is there").rebuild().is_some() {}
+        control.pools.replace_disk(&name(disk), by).await.expect("replaced");
+        while control.pools.report(&name("tank")).await.expect("is there").rebuild().is_some() {}
     }
     grow(&array, "tank", Some(0)).await.expect("grown");
-    while array.control.pool_report(&name("tank")).await.expect("is there").size.bytes() < 2 * before.size.bytes() {}
+    while array.control.pools.report(&name("tank")).await.expect("is there").size.bytes() < 2 * before.size.bytes() {}
 }
 
 #[tokio::test]
@@ -191,21 +191,21 @@ async fn group_gets_a_free_disk_as_one_more_member() {
     let array = Array::new().await;
     array.add_disks(&["d0", "d1", "d2", "d3", "s0"]).await;
     let control = &array.control;
-    control.create_pool(new_pool("tank", Level::Raid5, &["d0", "d1", "d2"])).await.expect("made");
-    control.add_spare(&name("s0"), crate::request::NewSpare { pool: None, force: false }).await.expect("a spare");
-    let before = control.pool_report(&name("tank")).await.expect("is there");
+    control.pools.create(new_pool("tank", Level::Raid5, &["d0", "d1", "d2"])).await.expect("made");
+    control.spares.add(&name("s0"), crate::request::NewSpare { pool: None, force: false }).await.expect("a spare");
+    let before = control.pools.report(&name("tank")).await.expect("is there");
     let add = |disk| async move {
         let request = AddMember { disk: name(disk), group: None, force: false };
-        control.add_member(&name("tank"), request).await
+        control.pools.add_member(&name("tank"), request).await
     };
     for (disk, refused) in [("d1", code::DISK_IN_USE), ("s0", code::DISK_IN_USE), ("d9", code::DISK_UNKNOWN)] {
         assert_eq!(add(disk).await.expect_err(disk).code, refused, "{disk}");
     }
-    assert_eq!(control.pool_report(&name("tank")).await.expect("is there"), before);
+    assert_eq!(control.pools.report(&name("tank")).await.expect("is there"), before);
     let pool = add("d3").await.expect("added");
     assert_eq!(pool.groups[0].members.len(), 4);
     // Its data is spread over the new member first; whole slabs of 16 MiB count.
     let wanted = before.size.bytes() / 2 * 3 - (16 << 20);
-    while control.pool_report(&name("tank")).await.expect("is there").size.bytes() < wanted {}
-    assert!(control.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
+    while control.pools.report(&name("tank")).await.expect("is there").size.bytes() < wanted {}
+    assert!(control.core.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
 }

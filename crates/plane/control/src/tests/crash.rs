@@ -14,24 +14,24 @@ use testbed::{Testbed, Watch};
 
 /// What an operator can see of the array, without what may differ from start to start.
 async fn seen(control: &Control) -> String {
-    let state = control.state();
-    let pools = control.pools().await.expect("pools");
+    let state = control.core.state();
+    let pools = control.pools.list().await.expect("pools");
     let pools: Vec<_> = pools
         .iter()
         .map(|pool| {
             (&pool.name, &pool.policy, pool.members().map(|member| (&member.disk, member.state)).collect::<Vec<_>>())
         })
         .collect();
-    let volumes = control.volumes().await.expect("volumes");
+    let volumes = control.volumes.list().await.expect("volumes");
     let volumes: Vec<_> = volumes.iter().map(|volume| (&volume.name, volume.size)).collect();
-    let disks = control.disks().await.expect("disks");
+    let disks = control.disks.list().await.expect("disks");
     let disks: Vec<_> = disks
         .iter()
         .map(|disk| {
             (&disk.name, disk.state, disk.label.pool().map(|(_, name)| name), disk.label.disk().is_some(), &disk.spare)
         })
         .collect();
-    let presentations: Vec<_> = control.presentations().into_iter().map(|seen| (seen.volume, seen.host)).collect();
+    let presentations: Vec<_> = control.presentations.list().into_iter().map(|seen| (seen.volume, seen.host)).collect();
     assert!(state.pending.is_empty(), "nothing stays pending");
     assert!(disks.iter().all(|(name, ..)| name.as_ref().is_some_and(|name| state.disks.contains_key(name))));
     format!("{disks:?} {pools:?} {volumes:?} {:?} {presentations:?}", state.hosts.keys())
@@ -54,7 +54,7 @@ where
     array.create_pool("spare", Level::Raid1, &["e0", "e1"]).await.expect("a pool");
     array.create_pool("twin", Level::Raid1, &["h0", "h1"]).await.expect("a pool");
     array.create_volume("twin/old", Size::mib(4)).await.expect("a volume");
-    array.control.create_volume(null("loose")).await.expect("a volume");
+    array.control.volumes.create(null("loose")).await.expect("a volume");
     array.add_disks(&["f0", "f1"]).await;
     let dir = array.killed();
 
@@ -124,41 +124,41 @@ fn name(text: &str) -> Name {
 
 #[tokio::test]
 async fn crash_while_a_disk_is_added_or_removed() {
-    old_or_new(
-        |control, folder| async move { control.add_disk(new_disk(&folder, "g0", Size::mib(128))).await.map(|_| ()) },
-    )
+    old_or_new(|control, folder| async move {
+        control.disks.add(new_disk(&folder, "g0", Size::mib(128))).await.map(|_| ())
+    })
     .await;
-    old_or_new(|control, _| async move { control.remove_disk(&name("f0")).await }).await;
+    old_or_new(|control, _| async move { control.disks.remove(&name("f0")).await }).await;
 }
 
 #[tokio::test]
 async fn crash_while_a_pool_is_made_or_destroyed() {
     old_or_new(|control, _| async move {
-        control.create_pool(new_pool("pond", Level::Raid1, &["f0", "f1"])).await.map(|_| ())
+        control.pools.create(new_pool("pond", Level::Raid1, &["f0", "f1"])).await.map(|_| ())
     })
     .await;
-    old_or_new(|control, _| async move { control.destroy_pool(&name("spare")).await }).await;
+    old_or_new(|control, _| async move { control.pools.destroy(&name("spare")).await }).await;
 }
 
 #[tokio::test]
 async fn crash_while_a_volume_is_made_grown_or_deleted() {
     old_or_new(|control, _| async move {
-        control.create_volume(new_volume("tank/vm2", Some(Size::mib(4)))).await.map(|_| ())
+        control.volumes.create(new_volume("tank/vm2", Some(Size::mib(4)))).await.map(|_| ())
     })
     .await;
     old_or_new(|control, _| async move {
         let name = "tank/vm1".parse().expect("a name");
-        control.resize_volume(&name, Resize { size: Size::mib(16) }).await.map(|_| ())
+        control.volumes.resize(&name, Resize { size: Size::mib(16) }).await.map(|_| ())
     })
     .await;
     old_or_new(|control, _| async move {
         let seen =
             Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None, force: false };
-        control.unpresent(&seen).await
+        control.presentations.unpresent(&seen).await
     })
     .await;
     old_or_new(|control, _| async move {
-        control.delete_volume(&"twin/old".parse().expect("a name"), Removal::default()).await
+        control.volumes.delete(&"twin/old".parse().expect("a name"), Removal::default()).await
     })
     .await;
 }
@@ -166,37 +166,37 @@ async fn crash_while_a_volume_is_made_grown_or_deleted() {
 #[tokio::test]
 async fn crash_while_hosts_and_loose_volumes_change() {
     old_or_new(|control, _| async move {
-        control.add_host(new_host("db", &["iqn.2001-04.com.example:db"])).await.map(|_| ())
+        control.hosts.add(new_host("db", &["iqn.2001-04.com.example:db"])).await.map(|_| ())
     })
     .await;
-    old_or_new(|control, _| async move { control.create_volume(null("more")).await.map(|_| ()) }).await;
+    old_or_new(|control, _| async move { control.volumes.create(null("more")).await.map(|_| ()) }).await;
 }
 
 #[tokio::test]
 async fn crash_while_a_loose_volume_is_deleted() {
     old_or_new(|control, _| async move {
-        control.delete_volume(&"loose".parse().expect("a name"), Removal::default()).await
+        control.volumes.delete(&"loose".parse().expect("a name"), Removal::default()).await
     })
     .await;
 }
 
 #[tokio::test]
 async fn crash_while_a_pool_is_exported() {
-    old_or_new(|control, _| async move { control.export_pool(&name("spare"), Removal::default()).await }).await;
+    old_or_new(|control, _| async move { control.pools.export(&name("spare"), Removal::default()).await }).await;
 }
 
 #[tokio::test]
 async fn crash_while_a_pool_gets_other_settings() {
     old_or_new(|control, _| async move {
         let settings = [("rebuild".to_owned(), "fast".to_owned()), ("scrub".to_owned(), "weekly".to_owned())].into();
-        control.set_pool(&name("tank"), PoolSettings { settings }).await.map(|_| ())
+        control.pools.set(&name("tank"), PoolSettings { settings }).await.map(|_| ())
     })
     .await;
 }
 
 #[tokio::test]
 async fn crash_while_a_disk_fails() {
-    old_or_new(|control, _| async move { control.fail_disk(&name("d0")).await.map(|_| ()) }).await;
+    old_or_new(|control, _| async move { control.pools.fail_disk(&name("d0")).await.map(|_| ()) }).await;
 }
 
 #[tokio::test]
@@ -204,10 +204,10 @@ async fn crash_while_a_disk_is_replaced() {
     let array = Array::new().await;
     array.furnish().await;
     array.add_disks(&["f0"]).await;
-    array.control.fail_disk(&name("d0")).await.expect("failed");
+    array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     let replace = Replace { replacement: name("f0"), force: false, confirmed: false };
-    array.control.replace_disk(&name("d0"), replace).await.expect("replaced");
+    array.control.pools.replace_disk(&name("d0"), replace).await.expect("replaced");
     let array = array.restarted().await;
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert!(pool.members().any(|member| member.disk == Some(name("f0"))));
 }

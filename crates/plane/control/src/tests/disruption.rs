@@ -32,11 +32,11 @@ fn of_a(force: bool) -> Unpresent {
 #[tokio::test]
 async fn unpresent_refuses_with_the_sessions_that_see_the_volume() {
     let array = visited().await;
-    let refusal = lists(array.control.unpresent(&of_a(false)).await, "loses volume a (LUN 0)");
+    let refusal = lists(array.control.presentations.unpresent(&of_a(false)).await, "loses volume a (LUN 0)");
     assert_eq!(refusal.code, code::SESSIONS_DISRUPTED);
     assert!(refusal.hint.ends_with("repeat with --force"), "{refusal}");
     assert_eq!(presented(&array), 2);
-    array.control.unpresent(&of_a(true)).await.expect("is forced");
+    array.control.presentations.unpresent(&of_a(true)).await.expect("is forced");
     assert_eq!(presented(&array), 1);
 }
 
@@ -50,14 +50,14 @@ async fn host_refuses_to_lose_what_its_sessions_came_in_with() {
         HostChange { add_initiators: vec![iqn("x")], remove_initiators: vec![iqn("web")], ..HostChange::default() },
     ];
     for change in refused {
-        lists(control.change_host(&name("web"), change.clone()).await, ends);
-        assert_eq!(control.host_report(&name("web")).expect("a host").initiators, [iqn("web")]);
+        lists(control.hosts.change(&name("web"), change.clone()).await, ends);
+        assert_eq!(control.hosts.report(&name("web")).expect("a host").initiators, [iqn("web")]);
     }
     let kept = HostChange { networks: Some(vec!["10.0.0.0/8".parse().expect("a network")]), ..HostChange::default() };
-    control.change_host(&name("web"), kept).await.expect("the session stays");
-    lists(control.remove_host(&name("web"), Removal::default()).await, ends);
-    control.remove_host(&name("db"), Removal::default()).await.expect("its session sees nothing");
-    control.remove_host(&name("web"), Removal { force: true }).await.expect("is forced");
+    control.hosts.change(&name("web"), kept).await.expect("the session stays");
+    lists(control.hosts.remove(&name("web"), Removal::default()).await, ends);
+    control.hosts.remove(&name("db"), Removal::default()).await.expect("its session sees nothing");
+    control.hosts.remove(&name("web"), Removal { force: true }).await.expect("is forced");
     assert_eq!(presented(&array), 0);
 }
 
@@ -66,13 +66,13 @@ async fn group_refuses_to_lose_hosts_that_see_something_through_it() {
     let array = visited().await;
     let control = &array.control;
     let group = NewHostGroup { name: name("all"), hosts: names(&["web"]) };
-    control.add_group_of_hosts(group).await.expect("a group");
-    control.unpresent(&of_a(true)).await.expect("is forced");
-    control.present(super::new_presentation("a", "all")).await.expect("is presented");
+    control.host_groups.add(group).await.expect("a group");
+    control.presentations.unpresent(&of_a(true)).await.expect("is forced");
+    control.presentations.present(super::new_presentation("a", "all")).await.expect("is presented");
     let leave = |force| GroupChange { leave: names(&["web"]), force, ..GroupChange::default() };
-    lists(control.change_group_of_hosts(&name("all"), leave(false)).await, "loses volume a (LUN 0)");
-    lists(control.remove_group_of_hosts(&name("all"), Removal::default()).await, "loses volume a (LUN 0)");
-    control.change_group_of_hosts(&name("all"), leave(true)).await.expect("is forced");
+    lists(control.host_groups.change(&name("all"), leave(false)).await, "loses volume a (LUN 0)");
+    lists(control.host_groups.remove(&name("all"), Removal::default()).await, "loses volume a (LUN 0)");
+    control.host_groups.change(&name("all"), leave(true)).await.expect("is forced");
 }
 
 #[tokio::test]
@@ -80,13 +80,13 @@ async fn volume_and_target_refuse_to_be_removed_under_a_session() {
     let array = visited().await;
     let control = &array.control;
     let volume = "a".parse().expect("a name");
-    let refusal = lists(control.delete_volume(&volume, Removal::default()).await, "loses volume a (LUN 0)");
+    let refusal = lists(control.volumes.delete(&volume, Removal::default()).await, "loses volume a (LUN 0)");
     assert_eq!(refusal.code, code::VOLUME_IN_USE);
-    control.add_target(NewTarget { name: name("second"), iqn: None }).await.expect("a target");
+    control.targets.add(NewTarget { name: name("second"), iqn: None }).await.expect("a target");
     let ends = "ends, and loses volumes a (LUN 0), b (LUN 1)";
-    let refusal = lists(control.remove_target(&name("default"), Removal::default()).await, ends);
+    let refusal = lists(control.targets.remove(&name("default"), Removal::default()).await, ends);
     assert_eq!(refusal.code, code::TARGET_IN_USE);
-    control.delete_volume(&volume, Removal { force: true }).await.expect("is forced");
+    control.volumes.delete(&volume, Removal { force: true }).await.expect("is forced");
     assert_eq!(presented(&array), 1);
 }
 
@@ -94,13 +94,13 @@ async fn volume_and_target_refuse_to_be_removed_under_a_session() {
 async fn initiator_that_came_in_as_anybody_is_not_named_without_a_word() {
     let array = visited().await;
     let control = &array.control;
-    control.add_host(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
-    control.remove_host(&name("db"), Removal::default()).await.expect("its session sees nothing");
-    control.present(super::new_presentation("a", "guests")).await.expect("is presented");
+    control.hosts.add(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
+    control.hosts.remove(&name("db"), Removal::default()).await.expect("its session sees nothing");
+    control.presentations.present(super::new_presentation("a", "guests")).await.expect("is presented");
     let db = |force| NewHost { force, ..new_host("db", &[iqn("db").as_str()]) };
-    let refusal = control.add_host(db(false)).await.expect_err("its session would see nothing");
+    let refusal = control.hosts.add(db(false)).await.expect_err("its session would see nothing");
     assert_eq!((refusal.code, refusal.sessions.len()), (code::SESSIONS_DISRUPTED, 1));
-    control.add_host(db(true)).await.expect("is forced");
+    control.hosts.add(db(true)).await.expect("is forced");
 }
 
 #[tokio::test]
@@ -111,55 +111,56 @@ async fn portal_group_refuses_to_stop_serving_under_a_session() {
         address: model::PortalAddress("127.0.0.1:3261".parse().expect("an address")),
         settings: [("group".to_owned(), "2".to_owned())].into(),
     };
-    control.add_portal(second).await.expect("a portal");
+    control.portals.add(second).await.expect("a portal");
     let standby = |force| PortalGroupSettings { settings: [("access".to_owned(), "standby".to_owned())].into(), force };
-    let set = control.set_portal_group(PortalGroupTag(1), standby(false)).await;
+    let set = control.portal_groups.set(PortalGroupTag(1), standby(false)).await;
     lists(set, "can no longer read or write: portal group 1 stops serving");
-    control.set_portal_group(PortalGroupTag(2), standby(false)).await.expect("nobody came through it");
+    control.portal_groups.set(PortalGroupTag(2), standby(false)).await.expect("nobody came through it");
 }
 
 #[tokio::test]
 async fn portal_refuses_another_group_that_its_sessions_see_less_in() {
     let array = visited().await;
     let control = &array.control;
-    let portal = control.portals()[0].address;
+    let portal = control.access.portals()[0].address;
     let second = crate::request::NewPortal {
         address: model::PortalAddress("127.0.0.1:3261".parse().expect("an address")),
         settings: [("group".to_owned(), "2".to_owned())].into(),
     };
-    control.add_portal(second).await.expect("a portal");
+    control.portals.add(second).await.expect("a portal");
     let group = |tag: &str, force| PortalSettings { settings: [("group".to_owned(), tag.to_owned())].into(), force };
     let standby = [("access".to_owned(), "standby".to_owned())].into();
     control
-        .set_portal_group(PortalGroupTag(2), PortalGroupSettings { settings: standby, force: false })
+        .portal_groups
+        .set(PortalGroupTag(2), PortalGroupSettings { settings: standby, force: false })
         .await
         .expect("nobody came through it");
     let address = model::PortalAddress(portal);
-    let moved = control.set_portal(address, group("2", false)).await;
+    let moved = control.portals.set(address, group("2", false)).await;
     lists(moved, "can no longer read or write: portal group 2 does not serve");
-    control.set_portal(address, group("3", false)).await.expect("it sees the same there");
-    control.set_portal(address, group("2", true)).await.expect("is forced");
+    control.portals.set(address, group("3", false)).await.expect("it sees the same there");
+    control.portals.set(address, group("2", true)).await.expect("is forced");
 }
 
 #[tokio::test]
 async fn document_and_restored_configuration_are_refused_until_disruption_is_allowed() {
     let array = visited().await;
     let control = &array.control;
-    let then = control.past_configs().await.expect("configurations")[0].version;
-    let mut document = control.export(&()).await.expect("a document");
+    let then = control.config.past().await.expect("configurations")[0].version;
+    let mut document = control.config.export(&()).await.expect("a document");
     document.present.truncate(1);
     let request = ApplyConfig { document, prune: true, ..ApplyConfig::default() };
-    let plan = control.plan(&request, &()).await.expect("a plan");
+    let plan = control.config.plan(&request, &()).await.expect("a plan");
     assert_eq!(plan.losses.len(), 1);
-    let refusal = lists(control.apply(request.clone(), &()).await, "loses volume b (LUN 1)");
+    let refusal = lists(control.config.apply(request.clone(), &()).await, "loses volume b (LUN 1)");
     assert!(refusal.hint.ends_with("repeat with --allow-disruption"), "{refusal}");
     assert_eq!(presented(&array), 2);
-    control.apply(ApplyConfig { allow_disruption: true, ..request }, &()).await.expect("is allowed");
-    control.restore_config(then, RestoreConfig::default()).await.expect("only gives");
-    let past = control.past_configs().await.expect("configurations");
+    control.config.apply(ApplyConfig { allow_disruption: true, ..request }, &()).await.expect("is allowed");
+    control.config.restore(then, RestoreConfig::default()).await.expect("only gives");
+    let past = control.config.past().await.expect("configurations");
     let without = past.iter().find(|past| past.steps.len() == 1).expect("the one between").version;
-    lists(control.restore_config(without, RestoreConfig::default()).await, "loses volume b (LUN 1)");
+    lists(control.config.restore(without, RestoreConfig::default()).await, "loses volume b (LUN 1)");
     let allowed = RestoreConfig { allow_disruption: true, ..RestoreConfig::default() };
-    control.restore_config(without, allowed).await.expect("is allowed");
+    control.config.restore(without, allowed).await.expect("is allowed");
     assert_eq!(presented(&array), 1);
 }

@@ -15,15 +15,16 @@ async fn explanation_names_every_reason_for_and_against() {
     let array = furnished(&["a"]).await;
     let control = &array.control;
     let volume = "a".parse().expect("a name");
-    let told = control.explain(&name("web"), &volume).await.expect("both are known");
+    let told = control.presentations.explain(&name("web"), &volume).await.expect("both are known");
     let bad: Vec<&str> = told.points.iter().filter(|point| !point.good).map(|point| point.sentence.as_str()).collect();
     assert_eq!((told.sees, bad), (false, vec!["volume a is not presented to host web, nor to a group of it"]));
     control
-        .add_group_of_hosts(NewHostGroup { name: name("cluster"), hosts: names(&["web", "db"]) })
+        .host_groups
+        .add(NewHostGroup { name: name("cluster"), hosts: names(&["web", "db"]) })
         .await
         .expect("a group");
-    control.present(new_presentation("a", "cluster")).await.expect("seen");
-    let told = control.explain(&name("web"), &volume).await.expect("both are known");
+    control.presentations.present(new_presentation("a", "cluster")).await.expect("seen");
+    let told = control.presentations.explain(&name("web"), &volume).await.expect("both are known");
     let sentences: Vec<&str> = told.points.iter().map(|point| point.sentence.as_str()).collect();
     assert_eq!(
         sentences,
@@ -38,25 +39,34 @@ async fn explanation_names_every_reason_for_and_against() {
         ]
     );
     assert!(told.sees);
-    control.present(NewPresentation { groups: vec![7], ..new_presentation("a", "mail") }).await.expect("seen");
-    let told = control.explain(&name("mail"), &volume).await.expect("both are known");
+    control
+        .presentations
+        .present(NewPresentation { groups: vec![7], ..new_presentation("a", "mail") })
+        .await
+        .expect("seen");
+    let told = control.presentations.explain(&name("mail"), &volume).await.expect("both are known");
     assert!(!told.sees, "{told:?}");
     let closed = told.points.iter().find(|point| !point.good).expect("it says why");
     assert_eq!(closed.sentence, "no portal of group 7 that takes sessions shows LUN 0 of target default");
     assert_eq!(closed.remedy.as_deref(), Some("blockyard portal add ADDRESS group=7"));
-    assert_eq!(code_of(control.explain(&name("none"), &volume).await), Some(code::HOST_UNKNOWN));
+    assert_eq!(code_of(control.presentations.explain(&name("none"), &volume).await), Some(code::HOST_UNKNOWN));
 }
 
 #[tokio::test]
 async fn volume_with_one_open_way_is_seen_whatever_the_others_are() {
     let array = furnished(&["a"]).await;
     let control = &array.control;
-    control.add_target(NewTarget { name: name("second"), iqn: None }).await.expect("a target");
-    control.present(NewPresentation { lun: Some(7), ..new_presentation("a", "web") }).await.expect("seen");
+    control.targets.add(NewTarget { name: name("second"), iqn: None }).await.expect("a target");
+    control
+        .presentations
+        .present(NewPresentation { lun: Some(7), ..new_presentation("a", "web") })
+        .await
+        .expect("seen");
     let second = Some(name("second"));
     let closed = NewPresentation { target: second, groups: vec![2], ..new_presentation("a", "web") };
-    control.present(closed).await.expect("presented where nobody comes");
-    let told = control.explain(&name("web"), &"a".parse().expect("a name")).await.expect("both are known");
+    control.presentations.present(closed).await.expect("presented where nobody comes");
+    let told =
+        control.presentations.explain(&name("web"), &"a".parse().expect("a name")).await.expect("both are known");
     assert!(told.sees, "LUN 7 is seen: {told:?}");
     let note = told.points.iter().find(|point| point.sentence.starts_with("no portal")).expect("it is told");
     assert_eq!(note.sentence, "no portal of group 2 that takes sessions shows LUN 0 of target second");
@@ -67,18 +77,18 @@ async fn volume_with_one_open_way_is_seen_whatever_the_others_are() {
 async fn explained(testbed: Testbed, host: &str, access: &str) -> Explanation {
     let array = Array::on(tempfile::tempdir().expect("a folder"), testbed).await;
     let control = &array.control;
-    control.add_host(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
+    control.hosts.add(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
     let volume = NewVolume { backend: Some(NewBackend::Ram {}), ..new_volume("a", Some(Size::mib(1))) };
-    control.create_volume(volume).await.expect("a volume");
-    control.present(new_presentation("a", host)).await.expect("seen");
+    control.volumes.create(volume).await.expect("a volume");
+    control.presentations.present(new_presentation("a", host)).await.expect("seen");
     let second = NewPortal {
         address: "127.0.0.1:3261".parse().expect("an address"),
         settings: [("group".to_owned(), "2".to_owned())].into(),
     };
-    control.add_portal(second).await.expect("a portal");
+    control.portals.add(second).await.expect("a portal");
     let settings = PortalGroupSettings { settings: [("access".to_owned(), access.to_owned())].into(), force: false };
-    control.set_portal_group(PortalGroupTag(1), settings).await.expect("set");
-    control.explain(&name(host), &"a".parse().expect("a name")).await.expect("both are known")
+    control.portal_groups.set(PortalGroupTag(1), settings).await.expect("set");
+    control.presentations.explain(&name(host), &"a".parse().expect("a name")).await.expect("both are known")
 }
 
 fn reserved(kind: ReservationKind) -> Testbed {

@@ -12,29 +12,29 @@ fn of<'a>(findings: &'a [Finding], subject: &str) -> Vec<&'a str> {
 async fn findings_say_what_the_array_lacks_the_worst_first_and_what_is_good() {
     let array = Array::new().await;
     let control = &array.control;
-    let findings = control.findings().await.expect("told");
+    let findings = control.status.findings().await.expect("told");
     assert_eq!(of(&findings, "array"), ["All good"]);
     assert_eq!(of(&findings, "engine"), ["runs on sim, which costs more of the processor"]);
 
     array.furnish().await;
-    let lacking = control.findings().await.expect("told");
+    let lacking = control.status.findings().await.expect("told");
     let (no_spare, no_scrub) =
         ("has no spare: a lost disk waits for you", "is never scrubbed: what decays is found when it is needed");
     assert_eq!(of(&lacking, "pool tank"), [no_spare, no_scrub]);
     let spare = lacking.iter().find(|one| one.sentence == no_spare).expect("it was looked at");
     assert_eq!((spare.grade, spare.fix.as_str()), (Grade::Warning, "add one with blockyard disk spare add DISK"));
     array.add_disks(&["s0", "r0"]).await;
-    control.add_spare(&"s0".parse().expect("a name"), NewSpare::default()).await.expect("a spare");
-    assert_eq!(of(&control.findings().await.expect("told"), "pool tank"), [no_scrub]);
+    control.spares.add(&"s0".parse().expect("a name"), NewSpare::default()).await.expect("a spare");
+    assert_eq!(of(&control.status.findings().await.expect("told"), "pool tank"), [no_scrub]);
     let settings = [("scrub".to_owned(), "monthly".to_owned())].into();
-    control.set_pool(&"tank".parse().expect("a name"), PoolSettings { settings }).await.expect("scrubbed");
-    assert_eq!(of(&control.findings().await.expect("told"), "pool tank"), ["has a spare and is scrubbed"]);
-    control.create_pool(new_pool("quick", Level::Raid0, &["r0"])).await.expect("a pool");
-    let findings = control.findings().await.expect("told");
+    control.pools.set(&"tank".parse().expect("a name"), PoolSettings { settings }).await.expect("scrubbed");
+    assert_eq!(of(&control.status.findings().await.expect("told"), "pool tank"), ["has a spare and is scrubbed"]);
+    control.pools.create(new_pool("quick", Level::Raid0, &["r0"])).await.expect("a pool");
+    let findings = control.status.findings().await.expect("told");
     assert_eq!(of(&findings, "pool quick"), ["loses everything with its first disk", no_scrub]);
 
-    control.fail_disk(&"d0".parse().expect("a name")).await.expect("failed");
-    let findings = control.findings().await.expect("told");
+    control.pools.fail_disk(&"d0".parse().expect("a name")).await.expect("failed");
+    let findings = control.status.findings().await.expect("told");
     assert!(findings.is_sorted_by_key(|one| std::cmp::Reverse(one.grade)), "{findings:?}");
     assert!(findings[0].grade > Grade::Good && !findings[0].fix.is_empty(), "{findings:?}");
     assert_eq!(of(&findings, "array"), [""; 0], "it is not all good any more");

@@ -23,11 +23,11 @@ pub fn iqn(host: &str) -> Iqn {
 pub async fn furnished(volumes: &[&str]) -> Array {
     let array = Array::new().await;
     for host in ["web", "db", "mail"] {
-        array.control.add_host(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
+        array.control.hosts.add(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
     }
     for volume in volumes {
         let volume = NewVolume { backend: Some(NewBackend::Ram {}), ..new_volume(volume, Some(Size::mib(1))) };
-        array.control.create_volume(volume).await.expect("a volume");
+        array.control.volumes.create(volume).await.expect("a volume");
     }
     array
 }
@@ -53,18 +53,22 @@ async fn group_of_hosts_sees_what_is_presented_to_it_and_who_joins_sees_it_too()
     let array = furnished(&["a", "b"]).await;
     let control = &array.control;
     let group = NewHostGroup { name: name("cluster"), hosts: names(&["web", "db"]) };
-    control.add_group_of_hosts(group).await.expect("a group");
-    assert_eq!(control.present(new_presentation("a", "web")).await.expect("seen").lun, 0);
-    assert_eq!(control.present(new_presentation("b", "cluster")).await.expect("seen").lun, 1, "web has its own LUN 0");
+    control.host_groups.add(group).await.expect("a group");
+    assert_eq!(control.presentations.present(new_presentation("a", "web")).await.expect("seen").lun, 0);
+    assert_eq!(
+        control.presentations.present(new_presentation("b", "cluster")).await.expect("seen").lun,
+        1,
+        "web has its own LUN 0"
+    );
     assert_eq!(seen(&array), [row("db", "b", 1), row("web", "a", 0), row("web", "b", 1)]);
     let change = |join: &[&str], leave: &[&str]| GroupChange { join: names(join), leave: names(leave), force: false };
-    let report = control.change_group_of_hosts(&name("cluster"), change(&["mail"], &["db"])).await.expect("changed");
+    let report = control.host_groups.change(&name("cluster"), change(&["mail"], &["db"])).await.expect("changed");
     assert_eq!((report.hosts, report.presentations), (names(&["mail", "web"]), 1));
     assert_eq!(seen(&array), [row("mail", "b", 1), row("web", "a", 0), row("web", "b", 1)]);
     let array = array.restarted().await;
-    assert_eq!(array.control.groups_of_hosts()[0].hosts, names(&["mail", "web"]));
+    assert_eq!(array.control.host_groups.list()[0].hosts, names(&["mail", "web"]));
     assert_eq!(
-        array.control.hosts().iter().find(|host| host.name == name("mail")).map(|host| host.presentations),
+        array.control.hosts.list().iter().find(|host| host.name == name("mail")).map(|host| host.presentations),
         Some(1)
     );
 }
@@ -73,34 +77,37 @@ async fn group_of_hosts_sees_what_is_presented_to_it_and_who_joins_sees_it_too()
 async fn group_does_not_show_a_host_two_volumes_under_one_number_or_one_volume_twice() {
     let array = furnished(&["a", "b"]).await;
     let control = &array.control;
-    control.present(new_presentation("a", "mail")).await.expect("seen");
+    control.presentations.present(new_presentation("a", "mail")).await.expect("seen");
     let group = NewHostGroup { name: name("cluster"), hosts: names(&["web"]) };
-    control.add_group_of_hosts(group.clone()).await.expect("a group");
-    assert_eq!(control.present(new_presentation("b", "cluster")).await.expect("seen").lun, 0);
+    control.host_groups.add(group.clone()).await.expect("a group");
+    assert_eq!(control.presentations.present(new_presentation("b", "cluster")).await.expect("seen").lun, 0);
     let join = |host| GroupChange { join: names(&[host]), leave: Vec::new(), force: false };
-    let changed = control.change_group_of_hosts(&name("cluster"), join("mail")).await;
+    let changed = control.host_groups.change(&name("cluster"), join("mail")).await;
     assert_eq!(code_of(changed), Some(code::LUN_TAKEN), "mail has LUN 0 already");
-    assert_eq!(code_of(control.present(new_presentation("b", "web")).await), Some(code::PRESENTED_ALREADY));
-    let third = NewPresentation { lun: Some(0), ..new_presentation("a", "web") };
-    assert_eq!(code_of(control.present(third).await), Some(code::LUN_TAKEN));
-    control.present(new_presentation("b", "mail")).await.expect("seen as LUN 1");
-    assert_eq!(code_of(control.change_group_of_hosts(&name("cluster"), join("mail")).await), Some(code::LUN_TAKEN));
-    assert_eq!(code_of(control.add_group_of_hosts(group).await), Some(code::NAME_TAKEN));
     assert_eq!(
-        code_of(control.add_host(new_host("cluster", &["iqn.2001-04.com.example:x"])).await),
+        code_of(control.presentations.present(new_presentation("b", "web")).await),
+        Some(code::PRESENTED_ALREADY)
+    );
+    let third = NewPresentation { lun: Some(0), ..new_presentation("a", "web") };
+    assert_eq!(code_of(control.presentations.present(third).await), Some(code::LUN_TAKEN));
+    control.presentations.present(new_presentation("b", "mail")).await.expect("seen as LUN 1");
+    assert_eq!(code_of(control.host_groups.change(&name("cluster"), join("mail")).await), Some(code::LUN_TAKEN));
+    assert_eq!(code_of(control.host_groups.add(group).await), Some(code::NAME_TAKEN));
+    assert_eq!(
+        code_of(control.hosts.add(new_host("cluster", &["iqn.2001-04.com.example:x"])).await),
         Some(code::NAME_TAKEN)
     );
     assert_eq!(
-        code_of(control.remove_host(&name("web"), Removal::default()).await),
+        code_of(control.hosts.remove(&name("web"), Removal::default()).await),
         Some(code::HOST_IN_USE),
         "it is one of a group"
     );
     assert_eq!(
-        code_of(control.remove_group_of_hosts(&name("cluster"), Removal::default()).await),
+        code_of(control.host_groups.remove(&name("cluster"), Removal::default()).await),
         Some(code::HOST_IN_USE)
     );
-    assert_eq!(code_of(control.change_group_of_hosts(&name("none"), join("db")).await), Some(code::HOST_UNKNOWN));
-    assert_eq!(code_of(control.change_group_of_hosts(&name("cluster"), join("none")).await), Some(code::HOST_UNKNOWN));
+    assert_eq!(code_of(control.host_groups.change(&name("none"), join("db")).await), Some(code::HOST_UNKNOWN));
+    assert_eq!(code_of(control.host_groups.change(&name("cluster"), join("none")).await), Some(code::HOST_UNKNOWN));
 }
 
 #[tokio::test]
@@ -114,7 +121,7 @@ async fn host_changes_its_initiators_networks_and_proof_or_nothing_at_all() {
         chap: secret("secret of the host"),
         ..HostChange::default()
     };
-    let report = control.change_host(&name("web"), change).await.expect("changed");
+    let report = control.hosts.change(&name("web"), change).await.expect("changed");
     assert_eq!(
         (report.initiators.len(), report.networks.len(), report.proof.chap_user.as_deref()),
         (2, 1, Some("web"))
@@ -133,7 +140,7 @@ async fn host_changes_its_initiators_networks_and_proof_or_nothing_at_all() {
         ),
     ];
     for (change, expected) in refused {
-        assert_eq!(code_of(control.change_host(&name("web"), change).await), Some(expected));
+        assert_eq!(code_of(control.hosts.change(&name("web"), change).await), Some(expected));
     }
     assert_eq!(array.access(), before, "what was refused has changed nothing");
     let change = HostChange {
@@ -142,7 +149,7 @@ async fn host_changes_its_initiators_networks_and_proof_or_nothing_at_all() {
         networks: Some(Vec::new()),
         ..HostChange::default()
     };
-    let report = control.change_host(&name("web"), change).await.expect("changed");
+    let report = control.hosts.change(&name("web"), change).await.expect("changed");
     assert_eq!((report.initiators, report.networks.len(), report.proof.chap_user), (vec![iqn("web2")], 0, None));
 }
 
@@ -156,19 +163,19 @@ async fn network_is_let_in_beside_the_others_and_taken_away_without_letting_in_e
         remove_networks: nets(remove),
         ..HostChange::default()
     };
-    let anywhere = control.change_host(&name("db"), change(&["127.0.0.1"], &[])).await;
+    let anywhere = control.hosts.change(&name("db"), change(&["127.0.0.1"], &[])).await;
     assert_eq!(code_of(anywhere), Some(code::NETWORKS_INVALID), "it comes from anywhere, and must not be shut out");
     let only = HostChange { networks: Some(nets(&["10.1.0.0/16"])), ..HostChange::default() };
-    control.change_host(&name("db"), only).await.expect("changed");
+    control.hosts.change(&name("db"), only).await.expect("changed");
     for _ in 0..2 {
-        let report = control.change_host(&name("db"), change(&["127.0.0.1"], &[])).await.expect("changed");
+        let report = control.hosts.change(&name("db"), change(&["127.0.0.1"], &[])).await.expect("changed");
         assert_eq!(report.networks, nets(&["10.1.0.0/16", "127.0.0.1"]));
     }
-    let gone = control.change_host(&name("db"), change(&[], &["10.2.0.0/16"])).await;
+    let gone = control.hosts.change(&name("db"), change(&[], &["10.2.0.0/16"])).await;
     assert_eq!(code_of(gone), Some(code::NETWORKS_INVALID));
-    let report = control.change_host(&name("db"), change(&[], &["10.1.0.0/16"])).await.expect("changed");
+    let report = control.hosts.change(&name("db"), change(&[], &["10.1.0.0/16"])).await.expect("changed");
     assert_eq!(report.networks, nets(&["127.0.0.1"]));
-    let last = control.change_host(&name("db"), change(&[], &["127.0.0.1"])).await;
+    let last = control.hosts.change(&name("db"), change(&[], &["127.0.0.1"])).await;
     assert_eq!(code_of(last), Some(code::NETWORKS_INVALID), "the last one does not open it to everywhere");
 }
 
@@ -181,7 +188,7 @@ async fn discovery_has_a_proof_of_its_own_until_it_is_that_of_the_host_again() {
         weakest: None,
         discovery: Some(SetDiscovery::Own { chap, mutual_chap, no_mutual_chap: false }),
     };
-    let report = control.set_auth(own(chap("what discovery proves"), chap("what we prove"))).await.expect("set");
+    let report = control.auth.set(own(chap("what discovery proves"), chap("what we prove"))).await.expect("set");
     let told = report.discovery.expect("it has its own");
     assert_eq!(told.to_string(), "proves itself as discovery and may check us as node1");
     assert_eq!(
@@ -189,14 +196,14 @@ async fn discovery_has_a_proof_of_its_own_until_it_is_that_of_the_host_again() {
         b"what discovery proves"
     );
     let weakest = SetAuth { weakest: Some(ChapAlgorithm::Sha256), discovery: None };
-    control.set_auth(weakest).await.expect("set");
+    control.auth.set(weakest).await.expect("set");
     assert_eq!(array.access().auth.weakest, ChapAlgorithm::Sha256);
 
     let before = array.access();
     let stolen = HostChange { chap: chap("what we prove"), ..HostChange::default() };
-    assert_eq!(code_of(control.change_host(&name("web"), stolen).await), Some(code::SECRETS_EQUAL));
+    assert_eq!(code_of(control.hosts.change(&name("web"), stolen).await), Some(code::SECRETS_EQUAL));
     assert_eq!(
-        code_of(control.set_auth(own(chap("what we prove"), None)).await),
+        code_of(control.auth.set(own(chap("what we prove"), None)).await),
         Some(code::SECRETS_EQUAL),
         "it would be proven in both directions"
     );
@@ -205,9 +212,9 @@ async fn discovery_has_a_proof_of_its_own_until_it_is_that_of_the_host_again() {
     let array = array.restarted().await;
     assert_eq!(array.access().auth, before.auth);
     let control = &array.control;
-    control.set_auth(SetAuth { weakest: None, discovery: Some(SetDiscovery::Host {}) }).await.expect("set");
+    control.auth.set(SetAuth { weakest: None, discovery: Some(SetDiscovery::Host {}) }).await.expect("set");
     assert_eq!(array.access().auth.discovery, None);
-    assert_eq!(code_of(control.set_auth(own(None, None)).await), Some(code::CHAP_INVALID));
+    assert_eq!(code_of(control.auth.set(own(None, None)).await), Some(code::CHAP_INVALID));
 }
 
 #[tokio::test]
@@ -216,11 +223,11 @@ async fn demand_changes_without_the_secret_being_told_again() {
     let control = &array.control;
     let demand = |demand| Some(NewChap { demand: Some(demand), ..NewChap::default() });
     let change = HostChange { chap: demand(Demand::Offered), ..HostChange::default() };
-    assert_eq!(code_of(control.change_host(&name("web"), change.clone()).await), Some(code::CHAP_INVALID));
+    assert_eq!(code_of(control.hosts.change(&name("web"), change.clone()).await), Some(code::CHAP_INVALID));
     let secret = NewChap { secret: Some(SecretText::Text("secret of the host".to_owned())), ..NewChap::default() };
     let given = HostChange { chap: Some(secret), ..HostChange::default() };
-    control.change_host(&name("web"), given).await.expect("it has a secret");
-    let report = control.change_host(&name("web"), change).await.expect("changed");
+    control.hosts.change(&name("web"), given).await.expect("it has a secret");
+    let report = control.hosts.change(&name("web"), change).await.expect("changed");
     assert_eq!(report.proof.to_string(), "may prove itself as web");
     let told = array.access().hosts.into_iter().find(|host| host.name == name("web")).expect("known");
     let own = told.proof.own.expect("it still has one");
@@ -232,11 +239,11 @@ async fn volume_that_everyone_sees_is_seen_by_hosts_and_strangers_and_warned_of(
     let array = furnished(&["a", "b"]).await;
     let control = &array.control;
     assert_eq!(
-        code_of(control.add_host(new_host("everyone", &["iqn.2001-04.com.example:x"])).await),
+        code_of(control.hosts.add(new_host("everyone", &["iqn.2001-04.com.example:x"])).await),
         Some(code::NAME_TAKEN)
     );
-    control.present(new_presentation("b", "web")).await.expect("seen");
-    let shown = control.present(new_presentation("a", "everyone")).await.expect("seen");
+    control.presentations.present(new_presentation("b", "web")).await.expect("seen");
+    let shown = control.presentations.present(new_presentation("a", "everyone")).await.expect("seen");
     assert_eq!(shown.lun, 1, "free for every host");
     let access = array.access();
     let lets_in = |host: &Host| host.admits(&iqn("stranger"), "10.9.9.9".parse().expect("an address"));
@@ -244,13 +251,13 @@ async fn volume_that_everyone_sees_is_seen_by_hosts_and_strangers_and_warned_of(
     let seen_by = |host: &Name| access.presentations.iter().filter(|shown| shown.host == *host).count();
     assert_eq!((stranger.name.as_str(), seen_by(&stranger.name)), ("everyone", 1));
     assert_eq!((seen_by(&name("web")), seen_by(&name("db"))), (2, 1));
-    let status = control.status().await.expect("told");
+    let status = control.status.report().await.expect("told");
     let warned: Vec<_> = status.problems.iter().map(|problem| (&problem.subject[..], &problem.state[..])).collect();
     assert_eq!(warned, [("volume a", "open to everyone")]);
-    let told = control.explain(&name("db"), &"a".parse().expect("a name")).await.expect("known");
+    let told = control.presentations.explain(&name("db"), &"a".parse().expect("a name")).await.expect("known");
     assert!(told.sees && told.points.iter().any(|point| point.sentence.contains("everyone")), "{told:?}");
     let gone = Unpresent { volume: "a".parse().expect("a name"), host: name("everyone"), target: None, force: false };
-    control.unpresent(&gone).await.expect("gone");
+    control.presentations.unpresent(&gone).await.expect("gone");
     assert!(!array.access().hosts.iter().any(lets_in));
 }
 
@@ -265,11 +272,11 @@ async fn volumes_are_spread_over_targets_all_or_none() {
         read_only: false,
         groups: Vec::new(),
     };
-    let seen = control.present_spread(spread(&["a", "b", "c"], "web", 2)).await.expect("seen");
+    let seen = control.presentations.spread(spread(&["a", "b", "c"], "web", 2)).await.expect("seen");
     let places: Vec<_> = seen.iter().map(|one| (one.volume.to_string(), one.target.to_string(), one.lun)).collect();
     let place = |volume: &str, target: &str, lun| (volume.to_owned(), target.to_owned(), lun);
     assert_eq!(places, [place("a", "default", 0), place("b", "default-2", 0), place("c", "default", 1)]);
-    let paths = control.present_spread(spread(&["a"], "db", 3)).await.expect("seen");
+    let paths = control.presentations.spread(spread(&["a"], "db", 3)).await.expect("seen");
     let iqns: Vec<&str> = paths.iter().map(|one| one.iqn.as_str()).collect();
     assert_eq!(
         iqns,
@@ -279,7 +286,7 @@ async fn volumes_are_spread_over_targets_all_or_none() {
             "iqn.2026-11.io.blockyard:node1.default-3"
         ]
     );
-    let before = control.state();
+    let before = control.core.state();
     let refused = [
         (spread(&["b", "a"], "db", 4), code::PRESENTED_ALREADY),
         (spread(&["b"], "db", 0), code::NUMBER_INVALID),
@@ -287,7 +294,7 @@ async fn volumes_are_spread_over_targets_all_or_none() {
         (spread(&["b"], "nobody", 9), code::HOST_UNKNOWN),
     ];
     for (request, expected) in refused {
-        assert_eq!(code_of(control.present_spread(request).await), Some(expected));
+        assert_eq!(code_of(control.presentations.spread(request).await), Some(expected));
     }
-    assert_eq!(control.state(), before, "no target is left behind, either");
+    assert_eq!(control.core.state(), before, "no target is left behind, either");
 }

@@ -3,7 +3,6 @@
 use super::{Array, new_host, new_presentation};
 use crate::request::{NewHost, NewPortal, SetIsns};
 use model::{IsnsState, Severity, Size};
-use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test]
@@ -11,13 +10,13 @@ async fn portal_that_is_drained_is_a_notice_and_nothing_wrong() {
     let array = Array::new().await;
     let control = &array.control;
     let address = "127.0.0.1:3261".parse().expect("an address");
-    control.add_portal(NewPortal { address, settings: [].into() }).await.expect("a portal");
-    control.drain_portal(address, true).await.expect("drained");
-    let status = control.status().await.expect("told");
+    control.portals.add(NewPortal { address, settings: [].into() }).await.expect("a portal");
+    control.portals.drain(address, true).await.expect("drained");
+    let status = control.status.report().await.expect("told");
     let words = "All good, but portal 127.0.0.1:3261 is drained: when it may take sessions again: blockyard portal resume 127.0.0.1:3261";
     assert_eq!((status.severity, status.verdict.as_str(), status.problems.len()), (Severity::Good, words, 0));
-    control.drain_portal(address, false).await.expect("resumed");
-    assert_eq!(control.status().await.expect("told").verdict, "All good");
+    control.portals.drain(address, false).await.expect("resumed");
+    assert_eq!(control.status.report().await.expect("told").verdict, "All good");
 }
 
 #[tokio::test]
@@ -27,15 +26,15 @@ async fn registration_that_fails_is_a_warning() {
     let control = &array.control;
     // Nobody listens there.
     let server = Some("127.0.0.1:1".parse().expect("an address"));
-    control.set_isns(SetIsns { server }).await.expect("set");
-    let keeps = tokio::spawn(Arc::clone(control).keep_registered());
+    control.isns.set(SetIsns { server }).await.expect("set");
+    let keeps = tokio::spawn(control.isns.clone().keep_registered());
     let fails = async {
-        while !matches!(control.isns().state, IsnsState::Failing { .. }) {
+        while !matches!(control.isns.report().state, IsnsState::Failing { .. }) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(20), fails).await.expect("it is refused");
-    let status = control.status().await.expect("told");
+    let status = control.status.report().await.expect("told");
     assert!(status.verdict.starts_with("iSNS server 127.0.0.1:1 is not told of us"), "{status:?}");
     keeps.abort();
 }
@@ -45,9 +44,9 @@ async fn presentation_to_a_host_that_anybody_is_says_that_it_is_open() {
     let array = Array::new().await;
     array.furnish().await;
     let control = &array.control;
-    control.add_host(NewHost { any: true, ..new_host("any", &[]) }).await.expect("open access");
+    control.hosts.add(NewHost { any: true, ..new_host("any", &[]) }).await.expect("open access");
     array.create_volume("tank/vm2", Size::mib(8)).await.expect("a volume");
-    assert!(control.present(new_presentation("tank/vm2", "any")).await.expect("seen").open);
-    assert!(!control.present(new_presentation("tank/vm2", "web")).await.expect("seen").open);
-    control.present(new_presentation("tank/vm1", "everyone")).await.expect_err("web sees it already");
+    assert!(control.presentations.present(new_presentation("tank/vm2", "any")).await.expect("seen").open);
+    assert!(!control.presentations.present(new_presentation("tank/vm2", "web")).await.expect("seen").open);
+    control.presentations.present(new_presentation("tank/vm1", "everyone")).await.expect_err("web sees it already");
 }

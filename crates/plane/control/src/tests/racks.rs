@@ -39,7 +39,7 @@ async fn furnished() -> Array {
 #[tokio::test]
 async fn disk_without_a_label_is_found_by_its_serial_number() {
     let array = furnished().await;
-    array.control.add_spare(&name("r0"), NewSpare::default()).await.expect("a spare");
+    array.control.spares.add(&name("r0"), NewSpare::default()).await.expect("a spare");
     // Two blank disks have changed places, as kernel names do.
     let folder = array.folder();
     for (from, to) in [("r0", "x"), ("r1", "r0"), ("x", "r1")] {
@@ -48,23 +48,23 @@ async fn disk_without_a_label_is_found_by_its_serial_number() {
     let testbed = racked(&array, &[("r0", "r1"), ("r1", "r0")]);
     let array = array.restarted_on(testbed).await;
     for (disk, file, serial) in [("r0", "r1.img", "SERIAL0"), ("r1", "r0.img", "SERIAL1")] {
-        let report = array.control.disk_report(&name(disk)).await.expect("a disk");
+        let report = array.control.disks.report(&name(disk)).await.expect("a disk");
         assert!(report.path.ends_with(file), "{disk} is at {}", report.path);
         assert_eq!(report.identity.serial.as_deref(), Some(serial));
     }
-    assert!(array.control.disk_report(&name("r0")).await.expect("a disk").spare.is_some());
+    assert!(array.control.disks.report(&name("r0")).await.expect("a disk").spare.is_some());
 }
 
 #[tokio::test]
 async fn another_disk_in_the_place_of_a_known_one_is_not_taken_for_it() {
     let array = furnished().await;
-    array.control.add_spare(&name("r5"), NewSpare::default()).await.expect("a spare");
+    array.control.spares.add(&name("r5"), NewSpare::default()).await.expect("a spare");
     let mut testbed = racked(&array, &[]);
     for identity in testbed.facts.values_mut().filter(|identity| identity.serial.as_deref() == Some("SERIAL5")) {
         identity.serial = Some("ANOTHER".to_owned());
     }
     let array = array.restarted_on(testbed).await;
-    let report = array.control.disk_report(&name("r5")).await.expect("a disk");
+    let report = array.control.disks.report(&name("r5")).await.expect("a disk");
     assert_eq!(report.state, DiskState::Missing);
     assert_eq!(report.identity.place().as_deref(), Some("bottom/2"), "where it was last is still known");
 }
@@ -72,12 +72,12 @@ async fn another_disk_in_the_place_of_a_known_one_is_not_taken_for_it() {
 #[tokio::test]
 async fn disk_is_located_by_its_light_or_told_how_else() {
     let array = furnished().await;
-    array.control.locate_disk(&name("r0"), Locate::On).await.expect("it has a light");
-    let refusal = array.control.locate_disk(&name("r4"), Locate::On).await.expect_err("it has none");
+    array.control.disks.locate(&name("r0"), Locate::On).await.expect("it has a light");
+    let refusal = array.control.disks.locate(&name("r4"), Locate::On).await.expect_err("it has none");
     assert_eq!(refusal.code, code::DISK_NO_LIGHT);
     assert!(refusal.hint.contains("--blink"), "{refusal}");
-    array.control.locate_disk(&name("r4"), Locate::Blink { seconds: 1 }).await.expect("its own blinks");
-    assert_eq!(array.control.locate_disk(&name("r9"), Locate::Off).await.expect_err("none").code, code::DISK_UNKNOWN);
+    array.control.disks.locate(&name("r4"), Locate::Blink { seconds: 1 }).await.expect("its own blinks");
+    assert_eq!(array.control.disks.locate(&name("r9"), Locate::Off).await.expect_err("none").code, code::DISK_UNKNOWN);
 }
 
 #[tokio::test]
@@ -85,11 +85,11 @@ async fn pool_is_spread_over_enclosures_when_asked_and_says_what_it_cannot_lose(
     let array = furnished().await;
     let disks = ["r0", "r1", "r3", "r4"];
     let pool = array.create_pool("tank", Level::Raid10, &disks).await.expect("a pool");
-    let seen = array.control.pool_report(&pool.name).await.expect("a pool");
+    let seen = array.control.pools.report(&pool.name).await.expect("a pool");
     assert_eq!(seen.weak_enclosures, ["bottom", "top"], "as the disks were named, each pair sits in one enclosure");
-    array.control.destroy_pool(&name("tank")).await.expect("gone");
+    array.control.pools.destroy(&name("tank")).await.expect("gone");
     let request = NewPool { spread: true, ..new_pool("tank", Level::Raid10, &disks) };
-    let made = array.control.create_pool(request).await.expect("a pool");
+    let made = array.control.pools.create(request).await.expect("a pool");
     assert_eq!(made.weak_enclosures, Vec::<String>::new());
-    array.control.add_disk(new_disk(&array.folder(), "more", Size::mib(128))).await.expect("a disk");
+    array.control.disks.add(new_disk(&array.folder(), "more", Size::mib(128))).await.expect("a disk");
 }

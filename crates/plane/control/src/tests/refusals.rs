@@ -33,7 +33,7 @@ fn name(text: &str) -> model::Name {
 async fn disk_that_cannot_be_added_leaves_nothing_behind() {
     let array = Array::new().await;
     array.add_disks(&["d0"]).await;
-    let before = array.control.state();
+    let before = array.control.core.state();
     let control = &array.control;
     let folder = array.folder();
     let disk = |file: &str, name_: Option<&str>, create| NewDisk {
@@ -44,27 +44,27 @@ async fn disk_that_cannot_be_added_leaves_nothing_behind() {
         ..NewDisk::default()
     };
 
-    refused(control.add_disk(disk("d1.img", Some("d0"), Some(Size::mib(1)))).await, code::NAME_TAKEN);
-    refused(control.add_disk(disk("d0.img", Some("d1"), None)).await, code::DISK_KNOWN);
-    refused(control.add_disk(disk("d0.img", Some("d1"), Some(Size::mib(1)))).await, code::NAME_TAKEN);
-    refused(control.add_disk(disk("none.img", None, None)).await, code::DISK_UNREADABLE);
+    refused(control.disks.add(disk("d1.img", Some("d0"), Some(Size::mib(1)))).await, code::NAME_TAKEN);
+    refused(control.disks.add(disk("d0.img", Some("d1"), None)).await, code::DISK_KNOWN);
+    refused(control.disks.add(disk("d0.img", Some("d1"), Some(Size::mib(1)))).await, code::NAME_TAKEN);
+    refused(control.disks.add(disk("none.img", None, None)).await, code::DISK_UNREADABLE);
     std::os::unix::fs::symlink(folder.join("d0.img"), folder.join("alias")).expect("links");
-    refused(control.add_disk(disk("alias", None, None)).await, code::DISK_KNOWN);
+    refused(control.disks.add(disk("alias", None, None)).await, code::DISK_KNOWN);
     fs::hard_link(folder.join("d0.img"), folder.join("link")).expect("links");
-    refused(control.add_disk(disk("link", None, None)).await, code::DISK_KNOWN);
+    refused(control.disks.add(disk("link", None, None)).await, code::DISK_KNOWN);
     // What can never be a member: too small, whatever is said; not empty, unless it is said.
-    let small = refused(control.add_disk(disk("e0.img", None, Some(Size::mib(63)))).await, code::DISK_TOO_SMALL);
+    let small = refused(control.disks.add(disk("e0.img", None, Some(Size::mib(63)))).await, code::DISK_TOO_SMALL);
     assert_eq!(small.hint, "use a disk or file of at least 64 MiB");
     let passwd = NewDisk { path: "/etc/passwd".into(), name: None, create: None, force: true, ..NewDisk::default() };
-    refused(control.add_disk(passwd).await, code::DISK_TOO_SMALL);
+    refused(control.disks.add(passwd).await, code::DISK_TOO_SMALL);
     fs::write(folder.join("e1.img"), vec![7; 64 << 20]).expect("writes");
-    let full = refused(control.add_disk(disk("e1.img", None, None)).await, code::DISK_FOREIGN);
+    let full = refused(control.disks.add(disk("e1.img", None, None)).await, code::DISK_FOREIGN);
     assert!(full.message.ends_with("is not empty: it holds data of an unknown kind"), "{full}");
     let relative = NewDisk { path: "d9.img".into(), name: None, create: None, force: false, ..NewDisk::default() };
-    refused(control.add_disk(relative).await, code::PATH_INVALID);
-    refused(control.add_disk(disk("../d9.img", None, Some(Size::mib(1)))).await, code::PATH_INVALID);
+    refused(control.disks.add(relative).await, code::PATH_INVALID);
+    refused(control.disks.add(disk("../d9.img", None, Some(Size::mib(1)))).await, code::PATH_INVALID);
 
-    assert_eq!(array.control.state(), before);
+    assert_eq!(array.control.core.state(), before);
     assert!(!folder.join("d1.img").exists(), "a file that was made for a refused disk is gone");
     assert!(folder.join("d0.img").exists(), "a file that was there before stays");
 }
@@ -78,24 +78,25 @@ async fn pool_that_cannot_be_made_changes_nothing() {
     super::make_foreign(array.folder().join("used.img"));
     let used = array.folder().join("used.img").to_string_lossy().into_owned();
     control
-        .add_disk(NewDisk { path: used, name: None, create: None, force: true, ..NewDisk::default() })
+        .disks
+        .add(NewDisk { path: used, name: None, create: None, force: true, ..NewDisk::default() })
         .await
         .expect("a disk");
-    let before = control.state();
-    let create = |level, disks: &[&str]| control.create_pool(new_pool("tank", level, disks));
+    let before = control.core.state();
+    let create = |level, disks: &[&str]| control.pools.create(new_pool("tank", level, disks));
 
     let few = refused(create(Level::Raid6, &["d0", "d1", "d2"]).await, code::TOO_FEW_MEMBERS);
     assert_eq!(few.to_string(), "raid6 of 3 disks is not possible; give at least 4 disks or choose another level");
     refused(create(Level::Raid1, &["d0", "d0"]).await, code::DISK_IN_USE);
     refused(create(Level::Raid1, &["d0", "d9"]).await, code::DISK_UNKNOWN);
     refused_by_the_pool(create(Level::Raid1, &["d0", "used"]).await, code::DISK_FOREIGN);
-    assert_eq!(control.state(), before, "what was refused left no record");
+    assert_eq!(control.core.state(), before, "what was refused left no record");
 
     create(Level::Raid1, &["d0", "d1"]).await.expect("a pool");
     refused(create(Level::Raid1, &["d2", "d3"]).await, code::NAME_TAKEN);
-    let other = control.create_pool(new_pool("other", Level::Raid1, &["d1", "d2"])).await;
+    let other = control.pools.create(new_pool("other", Level::Raid1, &["d1", "d2"])).await;
     refused(other, code::DISK_IN_USE);
-    assert!(control.state().pending.is_empty());
+    assert!(control.core.state().pending.is_empty());
 }
 
 #[tokio::test]
@@ -103,7 +104,7 @@ async fn disk_that_a_plan_names_twice_under_two_names_is_refused() {
     let array = Array::new().await;
     array.add_disks(&["d0", "d1", "d2"]).await;
     let folder = array.folder();
-    let create = |disks: &[&str]| array.control.create_pool(new_pool("tank", Level::Raid1, disks));
+    let create = |disks: &[&str]| array.control.pools.create(new_pool("tank", Level::Raid1, disks));
     for kind in ["hard", "symbolic"] {
         fs::remove_file(folder.join("d1.img")).expect("removes");
         let (real, name) = (folder.join("d0.img"), folder.join("d1.img"));
@@ -111,7 +112,7 @@ async fn disk_that_a_plan_names_twice_under_two_names_is_refused() {
         let twice = refused(create(&["d0", "d1"]).await, code::DISK_IN_USE);
         assert_eq!(twice.message, "the disks d0 and d1 are two names of one and the same", "a {kind} link");
     }
-    assert!(array.control.state().pools.is_empty() && array.control.state().pending.is_empty());
+    assert!(array.control.core.state().pools.is_empty() && array.control.core.state().pending.is_empty());
     create(&["d1", "d2"]).await.expect("one of the names will do");
 }
 
@@ -120,22 +121,22 @@ async fn pool_and_volume_in_use_are_not_destroyed() {
     let array = Array::new().await;
     array.furnish().await;
     let control = &array.control;
-    let before = control.state();
+    let before = control.core.state();
     let volume = "tank/vm1".parse().expect("a name");
 
-    refused(control.destroy_pool(&name("tank")).await, code::POOL_IN_USE);
-    refused(control.delete_volume(&volume, Removal::default()).await, code::VOLUME_IN_USE);
-    refused(control.remove_host(&name("web"), Removal::default()).await, code::HOST_IN_USE);
-    refused(control.remove_disk(&name("d0")).await, code::DISK_IN_USE);
-    refused(control.remove_target(&name("default"), Removal::default()).await, code::TARGET_IN_USE);
-    refused(control.destroy_pool(&name("pond")).await, code::POOL_UNKNOWN);
-    assert_eq!(control.state(), before);
+    refused(control.pools.destroy(&name("tank")).await, code::POOL_IN_USE);
+    refused(control.volumes.delete(&volume, Removal::default()).await, code::VOLUME_IN_USE);
+    refused(control.hosts.remove(&name("web"), Removal::default()).await, code::HOST_IN_USE);
+    refused(control.disks.remove(&name("d0")).await, code::DISK_IN_USE);
+    refused(control.targets.remove(&name("default"), Removal::default()).await, code::TARGET_IN_USE);
+    refused(control.pools.destroy(&name("pond")).await, code::POOL_UNKNOWN);
+    assert_eq!(control.core.state(), before);
 
     let unpresent = Unpresent { volume: volume.clone(), host: name("web"), target: None, force: false };
-    control.unpresent(&unpresent).await.expect("no longer seen");
-    control.delete_volume(&volume, Removal::default()).await.expect("deleted");
-    control.destroy_pool(&name("tank")).await.expect("destroyed");
-    control.remove_disk(&name("d0")).await.expect("removed");
+    control.presentations.unpresent(&unpresent).await.expect("no longer seen");
+    control.volumes.delete(&volume, Removal::default()).await.expect("deleted");
+    control.pools.destroy(&name("tank")).await.expect("destroyed");
+    control.disks.remove(&name("d0")).await.expect("removed");
 }
 
 #[tokio::test]
@@ -143,8 +144,8 @@ async fn volume_that_cannot_be_made_changes_nothing() {
     let array = Array::new().await;
     array.furnish().await;
     let control = &array.control;
-    let before = control.state();
-    let create = |name: &str, size| control.create_volume(new_volume(name, size));
+    let before = control.core.state();
+    let create = |name: &str, size| control.volumes.create(new_volume(name, size));
 
     refused(create("tank/vm1", Some(Size::mib(1))).await, code::NAME_TAKEN);
     refused(create("pond/vm1", Some(Size::mib(1))).await, code::POOL_UNKNOWN);
@@ -153,18 +154,18 @@ async fn volume_that_cannot_be_made_changes_nothing() {
     refused(create("tank/none", None).await, code::VOLUME_SIZE);
     refused(create("loose", Some(Size::mib(1))).await, code::VOLUME_WITHOUT_POOL);
     let odd = NewVolume { block_bytes: Some(520), ..new_volume("tank/odd", Some(Size::mib(1))) };
-    refused(control.create_volume(odd).await, code::BLOCK_SIZE_INVALID);
+    refused(control.volumes.create(odd).await, code::BLOCK_SIZE_INVALID);
     let both = NewVolume { backend: Some(NewBackend::Ram {}), ..new_volume("tank/both", Some(Size::mib(1))) };
-    refused(control.create_volume(both).await, code::OPTIONS_CONFLICT);
+    refused(control.volumes.create(both).await, code::OPTIONS_CONFLICT);
     let disk = array.folder().join("d0.img").to_string_lossy().into_owned();
     let stolen = NewVolume { backend: Some(NewBackend::File { path: disk }), ..new_volume("stolen", None) };
-    refused(control.create_volume(stolen).await, code::DISK_IN_USE);
+    refused(control.volumes.create(stolen).await, code::DISK_IN_USE);
 
-    let shrunk = control.resize_volume(&"tank/vm1".parse().expect("a name"), Resize { size: Size::mib(4) }).await;
+    let shrunk = control.volumes.resize(&"tank/vm1".parse().expect("a name"), Resize { size: Size::mib(4) }).await;
     refused(shrunk, code::VOLUME_SHRINK);
-    let absent = control.resize_volume(&"tank/vm9".parse().expect("a name"), Resize { size: Size::mib(4) }).await;
+    let absent = control.volumes.resize(&"tank/vm9".parse().expect("a name"), Resize { size: Size::mib(4) }).await;
     refused(absent, code::VOLUME_UNKNOWN);
-    assert_eq!(control.state(), before);
+    assert_eq!(control.core.state(), before);
 }
 
 #[tokio::test]
@@ -174,7 +175,7 @@ async fn disk_is_failed_once_and_replaced_only_when_it_failed() {
     array.add_disks(&["d4", "d5"]).await;
     let control = &array.control;
     let by = |replacement: &str, force| Replace { replacement: name(replacement), force, confirmed: false };
-    let replace = |disk: &'static str, how| async move { control.replace_disk(&name(disk), how).await };
+    let replace = |disk: &'static str, how| async move { control.pools.replace_disk(&name(disk), how).await };
 
     refused(replace("d0", by("d4", false)).await, code::DISK_HEALTHY);
     refused(replace("d0", by("d4", true)).await, code::UNCONFIRMED);
@@ -183,17 +184,17 @@ async fn disk_is_failed_once_and_replaced_only_when_it_failed() {
     refused(replace("d0", by("d1", false)).await, code::DISK_IN_USE);
     refused(replace("d0", by("d9", false)).await, code::DISK_UNKNOWN);
     refused(replace("d9", by("d4", false)).await, code::DISK_UNKNOWN);
-    refused(control.fail_disk(&name("d4")).await, code::DISK_NOT_MEMBER);
+    refused(control.pools.fail_disk(&name("d4")).await, code::DISK_NOT_MEMBER);
 
-    control.fail_disk(&name("d0")).await.expect("failed");
-    refused(control.fail_disk(&name("d0")).await, code::DISK_FAILED_ALREADY);
-    control.fail_disk(&name("d1")).await.expect("failed");
-    refused(control.fail_disk(&name("d2")).await, code::POOL_WOULD_FAIL);
+    control.pools.fail_disk(&name("d0")).await.expect("failed");
+    refused(control.pools.fail_disk(&name("d0")).await, code::DISK_FAILED_ALREADY);
+    control.pools.fail_disk(&name("d1")).await.expect("failed");
+    refused(control.pools.fail_disk(&name("d2")).await, code::POOL_WOULD_FAIL);
     let pool = replace("d0", by("d4", false)).await.expect("replaced");
     assert!(pool.members().any(|member| member.disk == Some(name("d4"))));
-    assert!(control.state().disks[&name("d4")].id.is_some(), "the replacement is known by its identity");
+    assert!(control.core.state().disks[&name("d4")].id.is_some(), "the replacement is known by its identity");
 
-    while control.pool_report(&name("tank")).await.expect("a pool").rebuild().is_some() {}
+    while control.pools.report(&name("tank")).await.expect("a pool").rebuild().is_some() {}
     let twice = replace("d2", Replace { confirmed: true, ..by("d5", true) }).await.expect("it was said twice");
     assert!(twice.members().any(|member| member.disk == Some(name("d5"))));
 }
@@ -205,46 +206,46 @@ async fn disk_takes_its_own_place_only_when_it_had_lost_it() {
     let control = &array.control;
     let again = || Replace { replacement: name("d0"), force: false, confirmed: false };
 
-    let healthy = refused(control.replace_disk(&name("d0"), again()).await, code::DISK_HEALTHY);
+    let healthy = refused(control.pools.replace_disk(&name("d0"), again()).await, code::DISK_HEALTHY);
     assert!(healthy.message.ends_with("healthy and in its place"), "{healthy}");
-    control.fail_disk(&name("d0")).await.expect("failed");
-    let pool = control.replace_disk(&name("d0"), again()).await.expect("it is tried again");
+    control.pools.fail_disk(&name("d0")).await.expect("failed");
+    let pool = control.pools.replace_disk(&name("d0"), again()).await.expect("it is tried again");
     let member = pool.members().find(|member| member.disk == Some(name("d0"))).expect("it is a member");
     assert_eq!(member.state, MemberState::Rebuilding);
-    assert_eq!(control.state().disks[&name("d0")].id, Some(member.id), "under its new identity");
-    refused(control.replace_disk(&name("d0"), again()).await, code::DISK_IN_USE);
+    assert_eq!(control.core.state().disks[&name("d0")].id, Some(member.id), "under its new identity");
+    refused(control.pools.replace_disk(&name("d0"), again()).await, code::DISK_IN_USE);
 }
 
 #[tokio::test]
 async fn host_that_does_not_fit_is_refused() {
     let array = Array::new().await;
     let control = &array.control;
-    control.add_host(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
-    let before = control.state();
+    control.hosts.add(new_host("web", &["iqn.2001-04.com.example:web"])).await.expect("a host");
+    let before = control.core.state();
     let secret = |text: &str| NewChap { secret: Some(SecretText::Text(text.to_owned())), ..NewChap::default() };
 
-    refused(control.add_host(new_host("web", &["iqn.2001-04.com.example:x"])).await, code::NAME_TAKEN);
-    let stolen = control.add_host(new_host("thief", &["IQN.2001-04.com.Example:WEB"])).await;
+    refused(control.hosts.add(new_host("web", &["iqn.2001-04.com.example:x"])).await, code::NAME_TAKEN);
+    let stolen = control.hosts.add(new_host("thief", &["IQN.2001-04.com.Example:WEB"])).await;
     let taken = refused(stolen, code::IQN_TAKEN);
     let hint = "blockyard host change web --remove-initiator iqn.2001-04.com.example:web";
     assert!(taken.hint.ends_with(hint), "{taken}");
-    refused(control.add_host(new_host("empty", &[])).await, code::HOST_EMPTY);
-    let twice = control.add_host(new_host("twice", &["iqn.2001-04.com.example:a", "iqn.2001-04.com.example:a"])).await;
+    refused(control.hosts.add(new_host("empty", &[])).await, code::HOST_EMPTY);
+    let twice = control.hosts.add(new_host("twice", &["iqn.2001-04.com.example:a", "iqn.2001-04.com.example:a"])).await;
     refused(twice, code::IQN_TAKEN);
     let db = || new_host("db", &["iqn.2001-04.com.example:db"]);
     let short = NewHost { chap: Some(secret("short")), ..db() };
-    refused(control.add_host(short).await, code::SECRET_INVALID);
+    refused(control.hosts.add(short).await, code::SECRET_INVALID);
     let (own, mutual) = (Some(secret("the same secret")), Some(secret("the same secret")));
     let equal = NewHost { chap: own, mutual_chap: mutual.clone(), ..db() };
-    refused(control.add_host(equal).await, code::SECRETS_EQUAL);
-    refused(control.add_host(NewHost { mutual_chap: mutual, ..db() }).await, code::CHAP_INVALID);
+    refused(control.hosts.add(equal).await, code::SECRETS_EQUAL);
+    refused(control.hosts.add(NewHost { mutual_chap: mutual, ..db() }).await, code::CHAP_INVALID);
     let both = NewHost { any: true, ..db() };
-    refused(control.add_host(both).await, code::HOST_EMPTY);
-    assert_eq!(control.state(), before);
+    refused(control.hosts.add(both).await, code::HOST_EMPTY);
+    assert_eq!(control.core.state(), before);
 
-    control.add_host(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
+    control.hosts.add(NewHost { any: true, ..new_host("guests", &[]) }).await.expect("open access");
     let second = NewHost { any: true, ..new_host("others", &[]) };
-    refused(control.add_host(second).await, code::IQN_TAKEN);
+    refused(control.hosts.add(second).await, code::IQN_TAKEN);
 }
 
 #[tokio::test]
@@ -253,22 +254,22 @@ async fn presentation_that_does_not_fit_is_refused() {
     array.furnish().await;
     array.create_volume("tank/vm2", Size::mib(8)).await.expect("a volume");
     let control = &array.control;
-    let before = control.state();
+    let before = control.core.state();
     let at = |lun| NewPresentation { lun: Some(lun), ..new_presentation("tank/vm2", "web") };
 
-    let taken = refused(control.present(at(0)).await, code::LUN_TAKEN);
+    let taken = refused(control.presentations.present(at(0)).await, code::LUN_TAKEN);
     assert!(taken.hint.ends_with("such as 1"), "{taken}");
-    refused(control.present(at(16_384)).await, code::LUN_INVALID);
-    let again = control.present(new_presentation("tank/vm1", "web")).await;
+    refused(control.presentations.present(at(16_384)).await, code::LUN_INVALID);
+    let again = control.presentations.present(new_presentation("tank/vm1", "web")).await;
     refused(again, code::PRESENTED_ALREADY);
-    refused(control.present(new_presentation("tank/vm9", "web")).await, code::VOLUME_UNKNOWN);
-    refused(control.present(new_presentation("tank/vm2", "nobody")).await, code::HOST_UNKNOWN);
+    refused(control.presentations.present(new_presentation("tank/vm9", "web")).await, code::VOLUME_UNKNOWN);
+    refused(control.presentations.present(new_presentation("tank/vm2", "nobody")).await, code::HOST_UNKNOWN);
     let nowhere = NewPresentation { target: Some(name("nowhere")), ..new_presentation("tank/vm2", "web") };
-    refused(control.present(nowhere).await, code::TARGET_UNKNOWN);
+    refused(control.presentations.present(nowhere).await, code::TARGET_UNKNOWN);
     let unseen =
         Unpresent { volume: "tank/vm2".parse().expect("a name"), host: name("web"), target: None, force: false };
-    refused(control.unpresent(&unseen).await, code::PRESENTATION_UNKNOWN);
-    assert_eq!(control.state(), before);
+    refused(control.presentations.unpresent(&unseen).await, code::PRESENTATION_UNKNOWN);
+    assert_eq!(control.core.state(), before);
 }
 
 /// `100GB` is no whole number of 4 KiB, and stood in the help as what could be written.
@@ -281,14 +282,14 @@ async fn size_in_decimal_units_is_rounded_up_to_whole_blocks() {
         provision: Some(model::Provision::Thin),
         ..new_volume("tank/gb", Some(size("10MB")))
     };
-    let made = array.control.create_volume(thin).await.expect("a volume");
+    let made = array.control.volumes.create(thin).await.expect("a volume");
     assert_eq!(made.size, Size::new(2442 * 4096));
-    let grown = array.control.resize_volume(&made.name, crate::request::Resize { size: size("10.001MB") }).await;
+    let grown = array.control.volumes.resize(&made.name, crate::request::Resize { size: size("10.001MB") }).await;
     assert_eq!(grown.expect("grows").size, Size::new(2442 * 4096));
-    let grown = array.control.resize_volume(&made.name, crate::request::Resize { size: size("11MB") }).await;
+    let grown = array.control.volumes.resize(&made.name, crate::request::Resize { size: size("11MB") }).await;
     assert_eq!(grown.expect("grows").size, Size::new(2686 * 4096));
-    let mut document = array.control.export(&()).await.expect("a document");
+    let mut document = array.control.config.export(&()).await.expect("a document");
     document.volume.get_mut(&made.name).expect("is there").size = Some(size("11MB"));
     let request = crate::config::ApplyConfig { document, prune: true, ..Default::default() };
-    assert!(array.control.plan(&request, &()).await.expect("a plan").steps.is_empty());
+    assert!(array.control.config.plan(&request, &()).await.expect("a plan").steps.is_empty());
 }

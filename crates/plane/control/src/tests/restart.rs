@@ -19,17 +19,17 @@ async fn array_comes_back_as_it_was() {
     let array = Array::new().await;
     array.furnish().await;
     let ram = NewVolume { backend: Some(NewBackend::Ram {}), ..super::new_volume("scratch", Some(Size::mib(1))) };
-    array.control.create_volume(ram).await.expect("a volume");
+    array.control.volumes.create(ram).await.expect("a volume");
     // The report of a volume names its granule once the pool was opened.
     let array = array.restarted().await;
-    let (state, access) = (array.control.state(), array.access());
-    let volumes = array.control.volumes().await.expect("volumes");
+    let (state, access) = (array.control.core.state(), array.access());
+    let volumes = array.control.volumes.list().await.expect("volumes");
 
     let array = array.restarted().await;
-    assert_eq!(array.control.state(), state);
+    assert_eq!(array.control.core.state(), state);
     assert_eq!(array.access(), access);
-    assert_eq!(array.control.volumes().await.expect("volumes"), volumes);
-    let status = array.control.status().await.expect("a status");
+    assert_eq!(array.control.volumes.list().await.expect("volumes"), volumes);
+    let status = array.control.status.report().await.expect("a status");
     assert_eq!((status.severity, status.verdict.as_str()), (Severity::Good, "All good"));
 }
 
@@ -50,12 +50,12 @@ async fn who_was_not_let_in_is_known_after_a_restart() {
     let mut testbed = Testbed::default();
     testbed.hosts.refused.clone_from(&refused);
     let array = Array::on(tempfile::tempdir().expect("a folder"), testbed).await;
-    array.control.look_after(Vec::new()).await.expect("seen to");
+    array.control.steward.look_after(Vec::new()).await.expect("seen to");
     let array = array.restarted().await;
-    assert_eq!(array.control.refused_logins().await.expect("told"), refused);
-    array.control.keep_document("refused-logins", "what another version kept".into()).expect("kept");
+    assert_eq!(array.control.refused_logins.list().await.expect("told"), refused);
+    array.control.core.keep_document("refused-logins", "what another version kept".into()).expect("kept");
     let array = array.restarted().await;
-    assert_eq!(array.control.refused_logins().await.expect("told"), [], "it starts all the same");
+    assert_eq!(array.control.refused_logins.list().await.expect("told"), [], "it starts all the same");
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn disks_that_a_killed_daemon_still_holds_are_waited_for() {
     // More often than every disk is asked for once where it was and once elsewhere.
     let testbed = Testbed { busy: 12, ..Testbed::default() };
     let array = array.restarted_on(testbed).await;
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert_eq!(pool.state, PoolState::Healthy);
 }
 
@@ -80,9 +80,9 @@ async fn pool_is_found_under_other_names_in_any_order() {
         fs::rename(folder.join(from), folder.join(to)).expect("renames");
     }
     let array = array.restarted().await;
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert_eq!(pool.state, PoolState::Healthy);
-    let state = array.control.state();
+    let state = array.control.core.state();
     for (disk, file) in [("d0", "d2.img"), ("d1", "d0.img"), ("d2", "d1.img"), ("d3", "else.raw")] {
         assert!(state.disks[&name(disk)].path.ends_with(file), "{disk} is remembered where it was found");
     }
@@ -93,22 +93,23 @@ async fn pool_is_found_from_its_disks_alone_by_a_node_that_never_saw_it() {
     let array = Array::new().await;
     array.furnish().await;
     let array = array.restarted().await;
-    let volume = array.control.volumes().await.expect("volumes").remove(0);
+    let volume = array.control.volumes.list().await.expect("volumes").remove(0);
     fs::remove_dir_all(array.dir.path().join("state")).expect("forgets everything");
     let array = array.restarted().await;
-    assert!(array.control.pools().await.expect("pools").is_empty());
+    assert!(array.control.pools.list().await.expect("pools").is_empty());
     for disk in ["d3", "d1", "d0"] {
         let path = array.folder().join(format!("{disk}.img")).to_string_lossy().into_owned();
         array
             .control
-            .add_disk(NewDisk { path, name: None, create: None, force: false, ..NewDisk::default() })
+            .disks
+            .add(NewDisk { path, name: None, create: None, force: false, ..NewDisk::default() })
             .await
             .expect("a disk");
     }
-    let pool = array.control.import_pool(&name("tank"), ImportPool::default()).await.expect("found");
+    let pool = array.control.pools.import(&name("tank"), ImportPool::default()).await.expect("found");
     assert_eq!(pool.state, PoolState::Degraded, "d2 was not added");
-    assert_eq!(array.control.volumes().await.expect("volumes"), vec![volume]);
-    assert!(array.control.import_pool(&name("tank"), ImportPool::default()).await.is_err(), "it is open already");
+    assert_eq!(array.control.volumes.list().await.expect("volumes"), vec![volume]);
+    assert!(array.control.pools.import(&name("tank"), ImportPool::default()).await.is_err(), "it is open already");
 }
 
 #[tokio::test]
@@ -116,23 +117,23 @@ async fn pool_that_was_exported_stays_closed_until_it_is_imported() {
     let array = Array::new().await;
     array.furnish().await;
     let array = array.restarted().await;
-    let refusal = array.control.export_pool(&name("tank"), Removal::default()).await.expect_err("a host sees it");
+    let refusal = array.control.pools.export(&name("tank"), Removal::default()).await.expect_err("a host sees it");
     assert_eq!(refusal.code, code::POOL_IN_USE);
     let seen = Unpresent { volume: "tank/vm1".parse().expect("a name"), host: name("web"), target: None, force: false };
-    array.control.unpresent(&seen).await.expect("no more");
-    let volume = array.control.volumes().await.expect("volumes").remove(0);
-    array.control.export_pool(&name("tank"), Removal::default()).await.expect("exported");
+    array.control.presentations.unpresent(&seen).await.expect("no more");
+    let volume = array.control.volumes.list().await.expect("volumes").remove(0);
+    array.control.pools.export(&name("tank"), Removal::default()).await.expect("exported");
     assert_eq!(
-        array.control.export_pool(&name("tank"), Removal::default()).await.expect_err("it is gone").code,
+        array.control.pools.export(&name("tank"), Removal::default()).await.expect_err("it is gone").code,
         code::POOL_UNKNOWN
     );
     let array = array.restarted().await;
-    assert!(array.control.pools().await.expect("pools").is_empty());
-    let disk = array.control.disk_report(&name("d0")).await.expect("a disk");
+    assert!(array.control.pools.list().await.expect("pools").is_empty());
+    let disk = array.control.disks.report(&name("d0")).await.expect("a disk");
     assert_eq!((disk.state, disk.label.pool().map(|(_, pool)| pool.clone())), (DiskState::Free, Some(name("tank"))));
-    let pool = array.control.import_pool(&name("tank"), ImportPool::default()).await.expect("found");
+    let pool = array.control.pools.import(&name("tank"), ImportPool::default()).await.expect("found");
     assert_eq!(pool.state, PoolState::Healthy);
-    assert_eq!(array.control.volumes().await.expect("volumes"), vec![volume]);
+    assert_eq!(array.control.volumes.list().await.expect("volumes"), vec![volume]);
 }
 
 #[tokio::test]
@@ -140,18 +141,18 @@ async fn pool_that_was_imported_read_only_is_opened_so_until_it_is_imported_for_
     let array = Array::new().await;
     array.furnish().await;
     let read_only = || ImportPool { read_only: true, ..ImportPool::default() };
-    let refusal = array.control.import_pool(&name("tank"), read_only()).await.expect_err("it is open for writing");
+    let refusal = array.control.pools.import(&name("tank"), read_only()).await.expect_err("it is open for writing");
     assert_eq!(refusal.code, code::NAME_TAKEN);
     assert!(refusal.hint.contains("export it first with blockyard pool export tank"), "{refusal}");
-    array.control.export_pool(&name("tank"), Removal { force: true }).await.expect("exported");
-    array.control.import_pool(&name("tank"), read_only()).await.expect("imported");
+    array.control.pools.export(&name("tank"), Removal { force: true }).await.expect("exported");
+    array.control.pools.import(&name("tank"), read_only()).await.expect("imported");
 
     let array = array.restarted().await;
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert!(pool.read_only.is_some() && pool.imported_read_only);
-    let refusal = array.control.import_pool(&name("tank"), read_only()).await.expect_err("it is open so");
+    let refusal = array.control.pools.import(&name("tank"), read_only()).await.expect_err("it is open so");
     assert!(refusal.hint.contains("export it first with blockyard pool export tank"), "{refusal}");
-    let action = &array.control.status().await.expect("a status").problems[0].action;
+    let action = &array.control.status.report().await.expect("a status").problems[0].action;
     assert_eq!(action, "to write to it, run blockyard pool import tank");
 
     // One that cannot be opened is not to be written either.
@@ -160,14 +161,14 @@ async fn pool_that_was_imported_read_only_is_opened_so_until_it_is_imported_for_
     let disks = ["d0.img", "d1.img", "d2.img"];
     disks.iter().for_each(|disk| fs::rename(array.folder().join(disk), away.join(disk)).expect("takes away"));
     let array = array.restarted().await;
-    let action = &array.control.status().await.expect("a status").problems[0].action;
+    let action = &array.control.status.report().await.expect("a status").problems[0].action;
     assert!(action.contains("blockyard pool import tank --read-only"), "{action}");
     disks.iter().for_each(|disk| fs::rename(away.join(disk), array.folder().join(disk)).expect("brings back"));
 
-    let pool = array.control.import_pool(&name("tank"), ImportPool::default()).await.expect("imported");
+    let pool = array.control.pools.import(&name("tank"), ImportPool::default()).await.expect("imported");
     assert!(pool.read_only.is_none() && !pool.imported_read_only);
     let array = array.restarted().await;
-    assert!(array.control.pool_report(&name("tank")).await.expect("a pool").read_only.is_none());
+    assert!(array.control.pools.report(&name("tank")).await.expect("a pool").read_only.is_none());
 }
 
 /// What an import that is refused would have changed stays as it was.
@@ -180,11 +181,11 @@ async fn import_that_is_refused_leaves_the_choice_as_it_was() {
     let disks = ["d0.img", "d1.img", "d2.img"];
     disks.iter().for_each(|disk| fs::rename(array.folder().join(disk), away.join(disk)).expect("takes away"));
     let array = array.restarted().await;
-    let before = array.control.state();
+    let before = array.control.core.state();
     let read_only = ImportPool { read_only: true, ..ImportPool::default() };
-    let refusal = array.control.import_pool(&name("tank"), read_only).await.expect_err("its disks are away");
+    let refusal = array.control.pools.import(&name("tank"), read_only).await.expect_err("its disks are away");
     assert_eq!(refusal.code, code::POOL_INCOMPLETE);
-    assert_eq!(array.control.state(), before);
+    assert_eq!(array.control.core.state(), before);
 }
 
 #[tokio::test]
@@ -193,20 +194,21 @@ async fn missing_disk_degrades_and_is_named() {
     array.furnish().await;
     fs::rename(array.folder().join("d2.img"), array.dir.path().join("away")).expect("takes away");
     let array = array.restarted().await;
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert_eq!(pool.state, PoolState::Degraded);
     let lost = pool.members().find(|member| member.state == MemberState::Missing).expect("one is missing");
     assert_eq!(lost.disk, Some(name("d2")), "a missing member keeps its name");
-    let disk = array.control.disk_report(&name("d2")).await.expect("known");
+    let disk = array.control.disks.report(&name("d2")).await.expect("known");
     assert_eq!(disk.state, DiskState::Missing);
-    let status = array.control.status().await.expect("a status");
+    let status = array.control.status.report().await.expect("a status");
     assert_eq!(status.severity, Severity::Warning);
     assert_eq!(status.verdict, "pool tank is degraded: replace the lost disk with blockyard disk replace d2 NEW");
     assert_eq!(status.problems[0].meaning, "it serves, and bears one more failed disk");
 
     array.add_disks(&["spare"]).await;
     let by = Replace { replacement: name("spare"), force: false, confirmed: false };
-    let pool = array.control.replace_disk(&name("d2"), by).await.expect("a disk that is not there can be replaced");
+    let pool =
+        array.control.pools.replace_disk(&name("d2"), by).await.expect("a disk that is not there can be replaced");
     assert_eq!(pool.state, PoolState::Rebuilding);
 }
 
@@ -218,11 +220,11 @@ async fn missing_disk_that_is_back_takes_its_place_again() {
     fs::rename(&here, &away).expect("renames");
     let array = array.restarted().await;
     let again = || Replace { replacement: name("d2"), force: false, confirmed: false };
-    let absent = array.control.replace_disk(&name("d2"), again()).await.expect_err("it is not there");
+    let absent = array.control.pools.replace_disk(&name("d2"), again()).await.expect_err("it is not there");
     assert_eq!(absent.code, code::DISK_MISSING);
 
     fs::rename(&away, &here).expect("renames");
-    let pool = array.control.replace_disk(&name("d2"), again()).await.expect("it is back");
+    let pool = array.control.pools.replace_disk(&name("d2"), again()).await.expect("it is back");
     assert_eq!(pool.state, PoolState::Rebuilding);
 }
 
@@ -239,17 +241,17 @@ async fn missing_pool_is_reported_and_blocks_nothing_else() {
     }
     let array = array.restarted().await;
     let states: Vec<_> =
-        array.control.pools().await.expect("pools").into_iter().map(|pool| (pool.name, pool.state)).collect();
+        array.control.pools.list().await.expect("pools").into_iter().map(|pool| (pool.name, pool.state)).collect();
     assert_eq!(states, [(name("pond"), PoolState::Healthy), (name("tank"), PoolState::Missing)]);
-    assert_eq!(array.control.presentations().len(), 1, "a pool that is not open proves nothing");
-    let status = array.control.status().await.expect("a status");
+    assert_eq!(array.control.presentations.list().len(), 1, "a pool that is not open proves nothing");
+    let status = array.control.status.report().await.expect("a status");
     assert_eq!(status.severity, Severity::Critical);
     assert_eq!(status.problems.len(), 1, "its disks are not told one by one: {:?}", status.problems);
 
     for disk in ["d0.img", "d1.img", "d2.img"] {
         fs::rename(away.join(disk), array.folder().join(disk)).expect("brings back");
     }
-    let pool = array.control.import_pool(&name("tank"), ImportPool::default()).await.expect("is back");
+    let pool = array.control.pools.import(&name("tank"), ImportPool::default()).await.expect("is back");
     assert_eq!(pool.state, PoolState::Healthy);
     assert_eq!(array.access().presentations.len(), 1);
 }
@@ -275,17 +277,17 @@ async fn presentation_of_a_vanished_volume_is_dropped_and_never_shows_another() 
         }
     };
     copy(&array.dir.path().join("state/state"), &kept);
-    control.unpresent(&unpresent).await.expect("no longer seen");
-    control.delete_volume(&unpresent.volume, Removal::default()).await.expect("deleted");
+    control.presentations.unpresent(&unpresent).await.expect("no longer seen");
+    control.volumes.delete(&unpresent.volume, Removal::default()).await.expect("deleted");
     array.create_volume("tank/vm1", Size::mib(4)).await.expect("another of the same name");
     let dir = array.killed();
     let versions = dir.path().join("state/state");
     fs::remove_dir_all(&versions).expect("removes");
     copy(&kept, &versions);
     let array = Array::on(dir, Testbed::default()).await;
-    assert!(array.control.presentations().is_empty(), "the old presentation does not show the new volume");
+    assert!(array.control.presentations.list().is_empty(), "the old presentation does not show the new volume");
     assert!(array.access().presentations.is_empty());
-    array.control.present(new_presentation("tank/vm1", "web")).await.expect("the new one can be shown");
+    array.control.presentations.present(new_presentation("tank/vm1", "web")).await.expect("the new one can be shown");
 }
 
 #[tokio::test]
@@ -297,17 +299,17 @@ async fn file_volume_that_vanished_is_missing_and_the_rest_serves() {
         backend: Some(NewBackend::File { path: path.clone() }),
         ..super::new_volume("image", Some(Size::mib(2)))
     };
-    let made = array.control.create_volume(file).await.expect("a volume and its file");
+    let made = array.control.volumes.create(file).await.expect("a volume and its file");
     assert_eq!(fs::metadata(&path).expect("is there").len(), made.size.bytes());
     for more in ["tank/vm2", "tank/vm3"] {
         array.create_volume(more, Size::mib(4)).await.expect("a volume");
-        let open = array.control.engine.volume_names(Order::VolumeNames).await.expect("looked at");
-        assert_eq!(array.control.volumes_away(&open).await.expect("looked at"), [], "beside {more}");
+        let open = array.control.core.engine.volume_names(Order::VolumeNames).await.expect("looked at");
+        assert_eq!(array.control.volumes.away(&open).await.expect("looked at"), [], "beside {more}");
     }
     fs::remove_file(&path).expect("removes");
     let array = array.restarted().await;
-    let volume = array.control.volume_report(&made.name).await.expect("known");
+    let volume = array.control.volumes.report(&made.name).await.expect("known");
     assert_eq!(volume.state, VolumeState::Missing);
-    assert_eq!(array.control.status().await.expect("a status").severity, Severity::Critical);
-    array.control.delete_volume(&made.name, Removal::default()).await.expect("can be forgotten");
+    assert_eq!(array.control.status.report().await.expect("a status").severity, Severity::Critical);
+    array.control.volumes.delete(&made.name, Removal::default()).await.expect("can be forgotten");
 }

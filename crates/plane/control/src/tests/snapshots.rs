@@ -26,7 +26,8 @@ async fn create(
     let volumes = volumes.iter().map(|name| name.parse().expect("a name")).collect();
     array
         .control
-        .create_snapshots(NewSnapshots { volumes, name: name.parse().expect("a name"), lock: lock.into() })
+        .snapshots
+        .create(NewSnapshots { volumes, name: name.parse().expect("a name"), lock: lock.into() })
         .await
 }
 
@@ -44,7 +45,7 @@ async fn snapshots_of_several_volumes_are_one_set() {
     );
     let refusal = create(&array, &["tank/log", "tank/none"], "two", SnapshotLock::Open).await.expect_err("unknown");
     assert_eq!(refusal.code, code::VOLUME_UNKNOWN);
-    assert_eq!(array.control.snapshots().await.expect("snapshots").len(), 2, "all or none");
+    assert_eq!(array.control.snapshots.list().await.expect("snapshots").len(), 2, "all or none");
 }
 
 #[tokio::test]
@@ -54,28 +55,28 @@ async fn snapshot_that_is_locked_or_cloned_is_not_deleted() {
     create(&array, &["tank/vm1"], "kept", SnapshotLock::Open).await.expect("one");
     create(&array, &["tank/vm1"], "cloned", SnapshotLock::Open).await.expect("one");
     let until = SnapshotLock::Until(Timestamp::from_unix(4_000_000_000));
-    control.lock_snapshot(&snapshot("tank/vm1@kept"), LockSnapshot { lock: until.into() }).await.expect("locked");
-    let refusal = control.delete_snapshot(&snapshot("tank/vm1@kept")).await.expect_err("locked");
+    control.snapshots.lock(&snapshot("tank/vm1@kept"), LockSnapshot { lock: until.into() }).await.expect("locked");
+    let refusal = control.snapshots.delete(&snapshot("tank/vm1@kept")).await.expect_err("locked");
     assert_eq!(refusal.code, code::SNAPSHOT_LOCKED);
     assert_eq!(refusal.message, "snapshot tank/vm1@kept is locked until 2096-10-02T07:06:40Z");
     let past = LockSnapshot { lock: LockWish::Until(Timestamp::from_unix(1)) };
-    let refusal = control.lock_snapshot(&snapshot("tank/vm1@kept"), past).await.expect_err("over");
+    let refusal = control.snapshots.lock(&snapshot("tank/vm1@kept"), past).await.expect_err("over");
     assert_eq!(refusal.code, code::TIME_INVALID);
 
     let name = "tank/test".parse().expect("a name");
     let clone = NewClone { snapshot: snapshot("tank/vm1@cloned"), name, thick: false, zero_detection: false };
-    let volume = control.clone_snapshot(clone.clone()).await.expect("a clone");
-    assert_eq!(control.clone_snapshot(clone).await.expect_err("taken").code, code::NAME_TAKEN);
-    let refusal = control.delete_snapshot(&snapshot("tank/vm1@cloned")).await.expect_err("cloned");
+    let volume = control.snapshots.create_clone(clone.clone()).await.expect("a clone");
+    assert_eq!(control.snapshots.create_clone(clone).await.expect_err("taken").code, code::NAME_TAKEN);
+    let refusal = control.snapshots.delete(&snapshot("tank/vm1@cloned")).await.expect_err("cloned");
     assert_eq!(
         (refusal.code, refusal.message.as_str()),
         (code::SNAPSHOT_IN_USE, "snapshot tank/vm1@cloned is what volume tank/test is a clone of")
     );
-    control.delete_volume(&volume.name, Removal::default()).await.expect("nobody sees it");
+    control.volumes.delete(&volume.name, Removal::default()).await.expect("nobody sees it");
     // What the clone held is freed beside other work.
-    while control.delete_snapshot(&snapshot("tank/vm1@cloned")).await.is_err() {}
+    while control.snapshots.delete(&snapshot("tank/vm1@cloned")).await.is_err() {}
     assert_eq!(
-        control.delete_snapshot(&snapshot("tank/vm1@cloned")).await.expect_err("deleted").code,
+        control.snapshots.delete(&snapshot("tank/vm1@cloned")).await.expect_err("deleted").code,
         code::SNAPSHOT_UNKNOWN
     );
 }
@@ -85,10 +86,13 @@ async fn roll_back_is_confirmed() {
     let array = furnished().await;
     create(&array, &["tank/vm1"], "noon", SnapshotLock::Open).await.expect("one");
     let back = |confirmed| RollBack { snapshot: snapshot("tank/vm1@noon"), force: false, confirmed };
-    assert_eq!(array.control.roll_back(back(false)).await.expect_err("not confirmed").code, code::UNCONFIRMED);
-    array.control.roll_back(back(true)).await.expect("done");
+    assert_eq!(
+        array.control.snapshots.roll_back(back(false)).await.expect_err("not confirmed").code,
+        code::UNCONFIRMED
+    );
+    array.control.snapshots.roll_back(back(true)).await.expect("done");
     let other = RollBack { snapshot: snapshot("tank/vm1@none"), force: false, confirmed: true };
-    assert_eq!(array.control.roll_back(other).await.expect_err("unknown").code, code::SNAPSHOT_UNKNOWN);
+    assert_eq!(array.control.snapshots.roll_back(other).await.expect_err("unknown").code, code::SNAPSHOT_UNKNOWN);
 }
 
 #[tokio::test]
@@ -98,12 +102,12 @@ async fn copy_is_of_a_volume_or_a_snapshot_of_a_pool_to_a_new_name_in_one() {
         backend: Some(NewBackend::Ram {}),
         ..NewVolume::new("image".parse().expect("a name"), Some(Size::mib(1)))
     };
-    array.control.create_volume(image).await.expect("a volume");
+    array.control.volumes.create(image).await.expect("a volume");
     create(&array, &["tank/log"], "noon", SnapshotLock::Open).await.expect("one");
     let copy = |source: &str, name: &str| {
         let request = NewCopy { source: source.parse().expect("a name"), name: name.parse().expect("a name") };
         let control = array.control.clone();
-        async move { control.copy_volume(request).await }
+        async move { control.copies.start(request).await }
     };
     for (source, name, refused) in [
         ("tank/none", "tank/x", code::VOLUME_UNKNOWN),
@@ -116,7 +120,7 @@ async fn copy_is_of_a_volume_or_a_snapshot_of_a_pool_to_a_new_name_in_one() {
         assert_eq!(copy(source, name).await.expect_err(name).code, refused, "{source} to {name}");
     }
     assert_eq!(copy("tank/log@noon", "tank/old").await.expect("copied").size, Size::mib(1));
-    let unknown = array.control.cancel_copy(&"tank/old".parse().expect("a name")).await;
+    let unknown = array.control.copies.cancel(&"tank/old".parse().expect("a name")).await;
     assert_eq!(unknown.expect_err("it has ended").code, code::COPY_UNKNOWN);
 }
 
@@ -126,7 +130,7 @@ async fn span_of_a_lock_counts_from_the_arrays_clock() {
     create(&array, &["tank/vm1"], "kept", SnapshotLock::Open).await.expect("one");
     let asked: LockSnapshot = serde_json::from_str(r#"{"lock":{"for":"30d"}}"#).expect("a request");
     let before = crate::system::now();
-    let locked = array.control.lock_snapshot(&snapshot("tank/vm1@kept"), asked).await.expect("locked");
+    let locked = array.control.snapshots.lock(&snapshot("tank/vm1@kept"), asked).await.expect("locked");
     let SnapshotLock::Until(until) = locked.lock else { panic!("{:?}", locked.lock) };
     assert!(until.since(before) >= 30 * 86400 && until.since(before) < 30 * 86400 + 60, "{until}");
 }

@@ -26,43 +26,43 @@ async fn furnished() -> Array {
 }
 
 async fn members(array: &Array, pool: &str) -> Vec<(String, MemberState)> {
-    let pool = array.control.pool_report(&name(pool)).await.expect("a pool");
+    let pool = array.control.pools.report(&name(pool)).await.expect("a pool");
     pool.members().map(|member| (member.disk.as_ref().expect("a name").to_string(), member.state)).collect()
 }
 
 /// The steward's rounds until no spare takes a place any more and every rebuild has finished.
 async fn rounds(array: &Array) {
     for _ in 0..6 {
-        array.control.look_after(Vec::new()).await.expect("looked at");
-        while array.control.pools().await.expect("pools").iter().any(|pool| pool.rebuild().is_some()) {}
+        array.control.steward.look_after(Vec::new()).await.expect("looked at");
+        while array.control.pools.list().await.expect("pools").iter().any(|pool| pool.rebuild().is_some()) {}
     }
 }
 
 #[tokio::test]
 async fn spare_takes_the_place_of_a_failed_member_by_itself() {
     let array = furnished().await;
-    array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
-    array.control.add_spare(&name("f1"), of("tank")).await.expect("a spare");
-    array.control.pause_pool(&name("tank"), true).await.expect("paused");
-    array.control.fail_disk(&name("d1")).await.expect("failed");
-    array.control.look_after(Vec::new()).await.expect("looked at");
+    array.control.spares.add(&name("f0"), NewSpare::default()).await.expect("a spare");
+    array.control.spares.add(&name("f1"), of("tank")).await.expect("a spare");
+    array.control.pools.pause(&name("tank"), true).await.expect("paused");
+    array.control.pools.fail_disk(&name("d1")).await.expect("failed");
+    array.control.steward.look_after(Vec::new()).await.expect("looked at");
     assert_eq!(members(&array, "tank").await[1], ("f1".to_owned(), MemberState::Rebuilding), "its own goes first");
-    array.control.pause_pool(&name("tank"), false).await.expect("resumed");
+    array.control.pools.pause(&name("tank"), false).await.expect("resumed");
     rounds(&array).await;
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert_eq!((pool.state, pool.spares), (PoolState::Healthy, vec![name("f0")]));
 
     let array = array.restarted().await;
     rounds(&array).await;
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert_eq!(pool.groups[0].members[1].stands_for.as_deref(), Some("d1"), "this is remembered");
-    let status = array.control.status().await.expect("a status");
+    let status = array.control.status.report().await.expect("a status");
     assert_eq!(status.severity, Severity::Warning);
     assert!(status.verdict.contains("spare f1") && status.verdict.contains("in the place of d1"), "{}", status.verdict);
     assert!(status.problems[0].meaning.contains("one more spare is ready"), "{:?}", status.problems);
 
-    array.control.add_spare(&name("f2"), of("tank")).await.expect("a spare");
-    let status = array.control.status().await.expect("a status");
+    array.control.spares.add(&name("f2"), of("tank")).await.expect("a spare");
+    let status = array.control.status.report().await.expect("a status");
     assert_eq!(status.verdict, "All good", "with another spare the story is over");
 }
 
@@ -70,34 +70,34 @@ async fn spare_takes_the_place_of_a_failed_member_by_itself() {
 async fn spares_are_not_spent_twice_for_one_place() {
     let array = furnished().await;
     for spare in ["f0", "f1", "f2"] {
-        array.control.add_spare(&name(spare), NewSpare::default()).await.expect("a spare");
+        array.control.spares.add(&name(spare), NewSpare::default()).await.expect("a spare");
     }
-    array.control.fail_disk(&name("d0")).await.expect("failed");
-    array.control.fail_disk(&name("e1")).await.expect("failed");
-    let (one, other) = (array.control.look_after(Vec::new()), array.control.look_after(Vec::new()));
+    array.control.pools.fail_disk(&name("d0")).await.expect("failed");
+    array.control.pools.fail_disk(&name("e1")).await.expect("failed");
+    let (one, other) = (array.control.steward.look_after(Vec::new()), array.control.steward.look_after(Vec::new()));
     let (one, other) = tokio::join!(one, other);
     one.and(other).expect("looked at");
     rounds(&array).await;
     let names = |members: Vec<(String, MemberState)>| members.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
     assert_eq!(names(members(&array, "pond").await), ["e0", "f0"]);
     assert_eq!(names(members(&array, "tank").await), ["f1", "d1", "d2", "d3"]);
-    assert_eq!(array.control.pool_report(&name("tank")).await.expect("a pool").spares, [name("f2")]);
+    assert_eq!(array.control.pools.report(&name("tank")).await.expect("a pool").spares, [name("f2")]);
 }
 
 #[tokio::test]
 async fn spare_that_fits_nowhere_is_said_once() {
     let array = furnished().await;
-    array.control.add_spare(&name("f0"), of("pond")).await.expect("a spare");
-    array.control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(64))).await.expect("a disk");
-    array.control.add_spare(&name("tiny"), NewSpare::default()).await.expect("a spare");
-    array.control.fail_disk(&name("d0")).await.expect("failed");
+    array.control.spares.add(&name("f0"), of("pond")).await.expect("a spare");
+    array.control.disks.add(new_disk(&array.folder(), "tiny", Size::mib(64))).await.expect("a disk");
+    array.control.spares.add(&name("tiny"), NewSpare::default()).await.expect("a spare");
+    array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     rounds(&array).await;
     assert_eq!(members(&array, "tank").await[0].1, MemberState::Failed);
-    let told = array.control.events(Wanted::default()).await;
+    let told = array.control.steward.events(Wanted::default()).await;
     let told: Vec<_> = told.iter().filter(|told| told.code == event::SPARE_NONE).collect();
     assert_eq!(told.len(), 1);
     assert_eq!((told[0].times, told[0].subject.name.as_str()), (1, "tank"));
-    array.control.add_spare(&name("f1"), NewSpare::default()).await.expect("a spare");
+    array.control.spares.add(&name("f1"), NewSpare::default()).await.expect("a spare");
     rounds(&array).await;
     assert_eq!(members(&array, "tank").await[0], ("f1".to_owned(), MemberState::InSync), "a later one is used");
 }
@@ -105,21 +105,21 @@ async fn spare_that_fits_nowhere_is_said_once() {
 #[tokio::test]
 async fn spare_that_cannot_be_used_makes_way_for_the_next() {
     let array = furnished().await;
-    array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
-    array.control.add_spare(&name("f1"), NewSpare::default()).await.expect("a spare");
+    array.control.spares.add(&name("f0"), NewSpare::default()).await.expect("a spare");
+    array.control.spares.add(&name("f1"), NewSpare::default()).await.expect("a spare");
     // Somebody made a file system on the first one meanwhile.
     super::make_foreign(array.folder().join("f0.img"));
-    array.control.fail_disk(&name("d0")).await.expect("failed");
+    array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     rounds(&array).await;
     assert_eq!(members(&array, "tank").await[0], ("f1".to_owned(), MemberState::InSync));
-    let told = array.control.events(Wanted::default()).await;
+    let told = array.control.steward.events(Wanted::default()).await;
     assert!(told.iter().any(|told| told.code == event::SPARE_REFUSED && told.subject.name == "f0"), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn spare_waits_a_while_for_a_member_that_was_not_found() {
     let array = furnished().await;
-    array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
+    array.control.spares.add(&name("f0"), NewSpare::default()).await.expect("a spare");
     std::fs::remove_file(array.folder().join("d2.img")).expect("removes");
     let array = array.restarted().await;
     rounds(&array).await;
@@ -132,16 +132,16 @@ async fn spare_waits_a_while_for_a_member_that_was_not_found() {
 #[tokio::test]
 async fn spare_that_a_crash_left_half_entered_is_a_member_and_no_spare() {
     let array = furnished().await;
-    array.control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
-    array.control.fail_disk(&name("d0")).await.expect("failed");
+    array.control.spares.add(&name("f0"), NewSpare::default()).await.expect("a spare");
+    array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     let (failed, replacement) = (name("d0"), name("f0"));
     let order = Order::ReplaceDisk { failed, member: None, replacement, force: false };
-    array.control.engine.pool(order).await.expect("the disks know it, and the store does not");
+    array.control.core.engine.pool(order).await.expect("the disks know it, and the store does not");
     let array = array.restarted().await;
     rounds(&array).await;
-    let pool = array.control.pool_report(&name("tank")).await.expect("a pool");
+    let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
     assert_eq!((pool.state, pool.spares), (PoolState::Healthy, Vec::new()));
-    assert_eq!(array.control.disk_report(&name("f0")).await.expect("a disk").spare, None);
+    assert_eq!(array.control.disks.report(&name("f0")).await.expect("a disk").spare, None);
 }
 
 #[tokio::test]
@@ -151,14 +151,14 @@ async fn pool_is_made_with_its_spares_or_not_at_all() {
         spares: spares.iter().map(|spare| name(spare)).collect(),
         ..new_pool("lake", Level::Raid1, &["f0", "f1"])
     };
-    let before = array.control.state();
+    let before = array.control.core.state();
     for (spares, code) in [(["f1"], code::DISK_IN_USE), (["d0"], code::DISK_IN_USE), (["nobody"], code::DISK_UNKNOWN)] {
-        let refusal: Refusal = array.control.create_pool(with(&spares)).await.expect_err("is refused");
+        let refusal: Refusal = array.control.pools.create(with(&spares)).await.expect_err("is refused");
         assert_eq!(refusal.code, code, "{refusal}");
     }
-    assert_eq!(array.control.state(), before);
-    array.control.create_pool(with(&["f2"])).await.expect("a pool");
-    let disk = array.control.disk_report(&name("f2")).await.expect("a disk");
+    assert_eq!(array.control.core.state(), before);
+    array.control.pools.create(with(&["f2"])).await.expect("a pool");
+    let disk = array.control.disks.report(&name("f2")).await.expect("a disk");
     assert_eq!(disk.spare.and_then(|spare| spare.pool), Some(name("lake")));
     let refusal = array.create_pool("more", Level::Raid1, &["f2", "f3"]).await.expect_err("it is a spare");
     assert_eq!(refusal.code, code::DISK_IN_USE);
@@ -168,18 +168,19 @@ async fn pool_is_made_with_its_spares_or_not_at_all() {
 async fn spare_is_blank_free_and_large_enough() {
     let array = furnished().await;
     let control = &array.control;
-    control.add_disk(new_disk(&array.folder(), "tiny", Size::mib(64))).await.expect("a disk");
-    let refused = async |disk: &str, spare: NewSpare| control.add_spare(&name(disk), spare).await.expect_err("no").code;
+    control.disks.add(new_disk(&array.folder(), "tiny", Size::mib(64))).await.expect("a disk");
+    let refused =
+        async |disk: &str, spare: NewSpare| control.spares.add(&name(disk), spare).await.expect_err("no").code;
     assert_eq!(refused("d0", NewSpare::default()).await, code::DISK_IN_USE);
     assert_eq!(refused("tiny", of("tank")).await, code::DISK_TOO_SMALL);
     assert_eq!(refused("f0", of("lake")).await, code::POOL_UNKNOWN);
     assert_eq!(refused("g9", NewSpare::default()).await, code::DISK_UNKNOWN);
-    control.fail_disk(&name("d0")).await.expect("failed");
+    control.pools.fail_disk(&name("d0")).await.expect("failed");
     assert_eq!(refused("d0", NewSpare::default()).await, code::DISK_FOREIGN, "it bears the label of its pool");
-    assert_eq!(control.remove_spare(&name("f0")).await.expect_err("no").code, code::DISK_NOT_SPARE);
-    control.add_spare(&name("f0"), NewSpare::default()).await.expect("a spare");
+    assert_eq!(control.spares.remove(&name("f0")).await.expect_err("no").code, code::DISK_NOT_SPARE);
+    control.spares.add(&name("f0"), NewSpare::default()).await.expect("a spare");
     assert_eq!(refused("f0", NewSpare::default()).await, code::DISK_IN_USE);
-    control.remove_spare(&name("f0")).await.expect("no spare any more");
+    control.spares.remove(&name("f0")).await.expect("no spare any more");
 }
 
 #[tokio::test]
@@ -188,17 +189,17 @@ async fn disk_that_holds_something_is_a_spare_only_by_force_and_takes_over_then(
     // Another array's pool was on it.
     array.create_pool("old", Level::Raid1, &["f0", "f1"]).await.expect("a pool");
     let label = std::fs::read(array.folder().join("f0.img")).expect("reads");
-    array.control.destroy_pool(&name("old")).await.expect("destroyed");
-    array.control.remove_disk(&name("f0")).await.expect("removed");
+    array.control.pools.destroy(&name("old")).await.expect("destroyed");
+    array.control.disks.remove(&name("f0")).await.expect("removed");
     std::fs::write(array.folder().join("f0.img"), label).expect("writes");
     let path = array.folder().join("f0.img").to_string_lossy().into_owned();
     let again = NewDisk { path, name: Some(name("f0")), force: true, ..NewDisk::default() };
-    array.control.add_disk(again).await.expect("a disk");
-    let refused = array.control.add_spare(&name("f0"), of("tank")).await.expect_err("it is not blank");
+    array.control.disks.add(again).await.expect("a disk");
+    let refused = array.control.spares.add(&name("f0"), of("tank")).await.expect_err("it is not blank");
     assert_eq!(refused.code, code::DISK_FOREIGN);
-    array.control.add_spare(&name("f0"), NewSpare { force: true, ..of("tank") }).await.expect("a spare");
-    array.control.pause_pool(&name("tank"), true).await.expect("paused");
-    array.control.fail_disk(&name("d1")).await.expect("failed");
-    array.control.look_after(Vec::new()).await.expect("looked at");
+    array.control.spares.add(&name("f0"), NewSpare { force: true, ..of("tank") }).await.expect("a spare");
+    array.control.pools.pause(&name("tank"), true).await.expect("paused");
+    array.control.pools.fail_disk(&name("d1")).await.expect("failed");
+    array.control.steward.look_after(Vec::new()).await.expect("looked at");
     assert_eq!(members(&array, "tank").await[1], ("f0".to_owned(), MemberState::Rebuilding));
 }

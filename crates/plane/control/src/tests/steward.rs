@@ -12,12 +12,12 @@ fn name(text: &str) -> Name {
 
 /// What happened is heard and looked at, as the steward does in its rounds.
 async fn round(array: &Array) {
-    let raised = array.control.hear().await.expect("something happened");
-    array.control.look_after(raised).await.expect("looked at");
+    let raised = array.control.steward.hear().await.expect("something happened");
+    array.control.steward.look_after(raised).await.expect("looked at");
 }
 
 async fn codes(array: &Array) -> Vec<EventCode> {
-    array.control.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
+    array.control.steward.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
 }
 
 #[tokio::test]
@@ -27,13 +27,13 @@ async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
     let array = Array::on(tempfile::tempdir().expect("a folder"), slow).await;
     array.furnish().await;
     array.add_disks(&["f0"]).await;
-    array.control.look_after(Vec::new()).await.expect("looked at");
-    array.control.fail_disk(&name("d0")).await.expect("failed");
+    array.control.steward.look_after(Vec::new()).await.expect("looked at");
+    array.control.pools.fail_disk(&name("d0")).await.expect("failed");
     round(&array).await;
     let replace = Replace { replacement: name("f0"), force: false, confirmed: false };
-    array.control.replace_disk(&name("d0"), replace).await.expect("replaced");
+    array.control.pools.replace_disk(&name("d0"), replace).await.expect("replaced");
     round(&array).await;
-    while array.control.pool_report(&name("tank")).await.expect("a pool").rebuild().is_some() {}
+    while array.control.pools.report(&name("tank")).await.expect("a pool").rebuild().is_some() {}
     round(&array).await;
     let story = [
         event::NODE_STARTED,
@@ -44,10 +44,10 @@ async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
         event::POOL_WHOLE,
     ];
     assert_eq!(codes(&array).await, story);
-    let before = array.control.events(Wanted::default()).await;
+    let before = array.control.steward.events(Wanted::default()).await;
 
     let array = array.restarted().await;
-    let after = array.control.events(Wanted { limit: Some(story.len() + 1), ..Wanted::default() }).await;
+    let after = array.control.steward.events(Wanted { limit: Some(story.len() + 1), ..Wanted::default() }).await;
     assert_eq!(after[1..], before[1..], "what happened is not forgotten");
     assert_eq!(after[0].code, event::NODE_STARTED);
     assert_eq!(after[0].times, 2, "the second start is counted with the first");
@@ -59,8 +59,8 @@ async fn array_is_not_looked_at_for_each_stranger_at_the_door() {
     array.furnish().await;
     let looked = async |subject: Subject, code| {
         let raised = Raised::new(Timestamp::from_unix(1), code, subject, "something has happened");
-        array.control.look_after(vec![raised]).await.expect("looked at");
-        array.control.seen.lock().await.looked.expect("it was looked at")
+        array.control.steward.look_after(vec![raised]).await.expect("looked at");
+        array.control.steward.seen.lock().await.looked.expect("it was looked at")
     };
     let stranger = || Subject::new(SubjectKind::Host, &name("stranger"));
     let first = looked(stranger(), event::HOST_CUT_OFF).await;
@@ -78,8 +78,8 @@ async fn events_name_a_pool_that_is_not_there() {
         std::fs::remove_file(array.folder().join(disk)).expect("removes");
     }
     let array = array.restarted().await;
-    array.control.look_after(Vec::new()).await.expect("looked at");
-    let told = array.control.events(Wanted { after: 1, ..Wanted::default() }).await;
+    array.control.steward.look_after(Vec::new()).await.expect("looked at");
+    let told = array.control.steward.events(Wanted { after: 1, ..Wanted::default() }).await;
     assert!(told.iter().all(|told| told.code == event::POOL_UNOPENED && told.subject.name == "tank"), "{told:?}");
     assert_eq!(told.iter().map(|told| told.times).sum::<u64>(), 1, "once, with the reason");
 }

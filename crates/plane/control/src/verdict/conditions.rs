@@ -4,9 +4,10 @@ use super::problems::{
     of_disk, of_hold, of_isns, of_log, of_openness, of_paths, of_pool, of_portal, of_space, of_spares, of_stalled,
     of_volume,
 };
-use crate::parts::Known;
+use crate::notices::Known;
+use crate::standing;
 use crate::state::State;
-use crate::{Control, standing};
+use crate::verdict::Status;
 use model::{
     DiskName, DiskReport, Event, EventCode, EventSeverity, IsnsReport, LogState, MemberState, Name, Order, PoolReport,
     PoolState, PortalReport, PortalState, Problem, Refusal, Severity, SpaceState, Subject, SubjectKind, VolumeName,
@@ -85,11 +86,11 @@ pub(super) struct Snapshot {
     pub(super) standing: Vec<Event>,
 }
 
-impl Control {
+impl Status {
     pub(super) async fn snapshot(&self) -> Result<Snapshot, Refusal> {
-        let (disks, pools) = (self.disks().await?, self.pools().await?);
-        let open = self.engine.volume_names(Order::VolumeNames).await?;
-        let away = self.volumes_away(&open).await?;
+        let (disks, pools) = (self.disks.list().await?, self.pools.list().await?);
+        let open = self.core.engine.volume_names(Order::VolumeNames).await?;
+        let away = self.volumes.away(&open).await?;
         let is_open = |name: &VolumeName| open.binary_search(name).is_ok();
         let volumes = open.len() + away.iter().filter(|volume| !is_open(&volume.name)).count();
         let is_there = |event: &Event| {
@@ -106,14 +107,14 @@ impl Control {
                 SubjectKind::Host | SubjectKind::Portal | SubjectKind::Node | SubjectKind::Receiver => true,
             }
         };
-        let standing = self.events.standing().into_iter().filter(is_there).collect();
+        let standing = self.core.events.standing().into_iter().filter(is_there).collect();
         Ok(Snapshot {
-            node: self.settings.node.clone(),
-            state: self.state(),
-            portals: self.portal_reports().await?,
-            isns: self.isns(),
-            noticed: self.noticed.all(),
-            hold: self.hold(),
+            node: self.core.settings.node.clone(),
+            state: self.core.state(),
+            portals: self.portals.list().await?,
+            isns: self.isns.report(),
+            noticed: self.notices.all(),
+            hold: self.core.hold(),
             disks,
             pools,
             away,

@@ -52,7 +52,7 @@ async fn people(node: &Node) -> Value {
             .for_each(|entry| drop(entry.as_object_mut().expect("an object").remove("used")));
         page[path].clone()
     };
-    let kept = node.control.document("people").expect("reads").expect("is there");
+    let kept = node.control.core.document("people").expect("reads").expect("is there");
     json!([of("users").await, of("logins").await, of("tokens").await, kept["users"].clone()])
 }
 

@@ -185,7 +185,7 @@ async fn second_factor_is_offered_confirmed_and_asked_for() {
     let both = |number: &str| json!({"name": "alice", "password": PASSWORD, "code": number}).to_string();
     let used = Browser::of(&node).ask(Method::POST, "/api/v1/session", &both(&number)).await;
     assert_eq!(used.status, StatusCode::UNAUTHORIZED, "a number is good once: {}", used.text);
-    let kept = node.control.document("people").expect("reads").expect("is there");
+    let kept = node.control.core.document("people").expect("reads").expect("is there");
     assert!(kept["users"]["alice"]["second_factor"]["secret"].is_string());
     let files = std::fs::read_dir(node.dir.path().join("state/state")).expect("a folder");
     let file: Vec<u8> = files.flat_map(|file| std::fs::read(file.expect("an entry").path()).expect("reads")).collect();

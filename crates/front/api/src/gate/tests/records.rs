@@ -168,16 +168,16 @@ async fn change_whose_intent_cannot_be_written_is_refused_with_nothing_done() {
     let status = Browser::expect(node.local(Method::GET, "/api/v1/status", &Value::Null).await, 200);
     let problems = status["status"]["problems"].as_array().expect("a list");
     assert!(problems.iter().any(|problem| problem["subject"] == "audit"), "{status}");
-    let conditions = node.control.conditions().await.expect("told").there;
+    let conditions = node.control.status.conditions().await.expect("told").there;
     assert!(conditions.iter().any(|condition| condition.topic == model::event::AUDIT_UNWRITABLE));
 
     std::fs::remove_file(&audit).expect("removes");
     std::fs::rename(node.dir.path().join("away"), &audit).expect("moves back");
     Browser::expect(node.local(Method::POST, "/api/v1/hosts", &host).await, 201);
-    let events = node.control.events(control::Wanted::default()).await;
+    let events = node.control.steward.events(control::Wanted::default()).await;
     let told = |code| events.iter().filter(|event| event.code == code).count();
     assert_eq!((told(model::event::AUDIT_UNWRITABLE), told(model::event::AUDIT_READABLE)), (1, 1));
-    assert!(node.control.conditions().await.expect("told").there.is_empty());
+    assert!(node.control.status.conditions().await.expect("told").there.is_empty());
 }
 
 /// A change that the end of the daemon cut short has an intent alone, and it is listed.

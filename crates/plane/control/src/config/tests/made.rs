@@ -1,8 +1,7 @@
 //! What is there and otherwise than a document says, what it says of spares and of all hosts, and room.
 
 use super::{Array, apply, said};
-use crate::config::ApplyConfig;
-use crate::config::{Document, SpareEntry, VolumeEntry};
+use crate::config::{ApplyConfig, Document, SpareEntry, VolumeEntry};
 use crate::request::{ImportPool, NewBackend, NewSpare, Removal};
 use model::{ChapAlgorithm, Provision, Refusal, Size, code};
 
@@ -10,12 +9,12 @@ async fn furnished() -> (Array, Document) {
     let array = Array::new().await;
     array.furnish().await;
     array.add_disks(&["s0"]).await;
-    let document = array.control.export(&()).await.expect("a document");
+    let document = array.control.config.export(&()).await.expect("a document");
     (array, document)
 }
 
 async fn refused(array: &Array, document: &Document) -> Refusal {
-    array.control.plan(&apply(document), &()).await.expect_err("it is otherwise")
+    array.control.config.plan(&apply(document), &()).await.expect_err("it is otherwise")
 }
 
 /// All of them were "so already".
@@ -60,6 +59,7 @@ async fn document_that_says_otherwise_of_what_is_there_is_refused() {
     assert!(
         array
             .control
+            .config
             .plan(&ApplyConfig { prune: true, ..apply(&document) }, &())
             .await
             .expect("a plan")
@@ -74,14 +74,14 @@ async fn document_of_a_pool_that_was_imported_read_only_says_so() {
     let (array, written) = furnished().await;
     let tank: model::Name = "tank".parse().expect("a name");
     assert_eq!(written.pool[&tank].read_only, None);
-    array.control.export_pool(&tank, Removal { force: true }).await.expect("exported");
+    array.control.pools.export(&tank, Removal { force: true }).await.expect("exported");
     let read_only = ImportPool { read_only: true, ..ImportPool::default() };
-    assert!(array.control.import_pool(&tank, read_only).await.expect("imported").imported_read_only);
+    assert!(array.control.pools.import(&tank, read_only).await.expect("imported").imported_read_only);
     let array = array.restarted().await;
-    let mut document = array.control.export(&()).await.expect("a document");
+    let mut document = array.control.config.export(&()).await.expect("a document");
     assert_eq!(document.pool[&tank].read_only, Some(true));
     document.pool.get_mut(&tank).expect("tank").read_only = None;
-    assert!(array.control.plan(&apply(&document), &()).await.expect("a plan").steps.is_empty());
+    assert!(array.control.config.plan(&apply(&document), &()).await.expect("a plan").steps.is_empty());
     document.pool.get_mut(&tank).expect("tank").read_only = Some(false);
     let refusal = refused(&array, &document).await;
     assert!(refusal.message.contains("pool tank was imported read-only"), "{refusal}");
@@ -94,13 +94,14 @@ async fn document_holds_spares_and_what_is_set_for_all() {
     let s0 = "s0".parse().expect("a name");
     array
         .control
-        .add_spare(&s0, NewSpare { pool: Some("tank".parse().expect("a name")), force: false })
+        .spares
+        .add(&s0, NewSpare { pool: Some("tank".parse().expect("a name")), force: false })
         .await
         .expect("a spare");
-    let exported = array.control.export(&()).await.expect("a document");
+    let exported = array.control.config.export(&()).await.expect("a document");
     let spare = SpareEntry { pool: Some("tank".parse().expect("a name")) };
     assert_eq!(exported.disk[&s0].spare, Some(spare));
-    array.control.remove_spare(&s0).await.expect("no spare any more");
+    array.control.spares.remove(&s0).await.expect("no spare any more");
     let mut wanted = exported.clone();
     wanted.isns = Some("10.0.0.9".parse().expect("an address"));
     let auth = wanted.auth.as_mut().expect("is always there");
@@ -110,16 +111,23 @@ async fn document_holds_spares_and_what_is_set_for_all() {
         access: model::GroupAccess::default(),
         preferred: true,
     });
-    let plan = array.control.apply(apply(&wanted), &()).await.expect("is applied");
+    let plan = array.control.config.apply(apply(&wanted), &()).await.expect("is applied");
     let said = said(&plan.steps);
     for step in ["~ disk s0: a spare for pool tank", "~ iSNS server: none → 10.0.0.9:3205"] {
         assert!(said.contains(&step.to_owned()), "{step} is not among {said:#?}");
     }
     assert!(said.iter().any(|step| step.starts_with("~ weakest CHAP: ") && step.ends_with("→ sha-256")), "{said:?}");
     assert!(said.iter().any(|step| step.starts_with("~ portal group 1: ")), "{said:?}");
-    assert_eq!(array.control.export(&()).await.expect("a document"), wanted);
+    assert_eq!(array.control.config.export(&()).await.expect("a document"), wanted);
     assert!(
-        array.control.plan(&ApplyConfig { prune: true, ..apply(&wanted) }, &()).await.expect("a plan").steps.is_empty()
+        array
+            .control
+            .config
+            .plan(&ApplyConfig { prune: true, ..apply(&wanted) }, &())
+            .await
+            .expect("a plan")
+            .steps
+            .is_empty()
     );
     // Discovery that proves something needs a secret, which no document that was exported has.
     let mut asks = wanted.clone();
@@ -135,14 +143,14 @@ async fn document_holds_spares_and_what_is_set_for_all() {
 #[tokio::test]
 async fn plan_judges_room_for_thick_volumes_together() {
     let (array, mut document) = furnished().await;
-    let free = array.control.pools().await.expect("pools")[0].clone();
+    let free = array.control.pools.list().await.expect("pools")[0].clone();
     let free = free.size.bytes() - free.used.bytes();
     let half = Some(Size::new(free / 4096 / 2 * 4096));
     for name in ["tank/one", "tank/two"] {
         let entry = crate::config::VolumeEntry { size: half, ..Default::default() };
         document.volume.insert(name.parse().expect("a name"), entry);
     }
-    assert_eq!(array.control.plan(&apply(&document), &()).await.expect("fits").steps.len(), 2);
+    assert_eq!(array.control.config.plan(&apply(&document), &()).await.expect("fits").steps.len(), 2);
     document.volume.get_mut(&"tank/vm1".parse().expect("a name")).expect("vm1").size = Some(Size::mib(10));
     let refusal = refused(&array, &document).await;
     assert_eq!(refusal.code, code::POOL_FULL);
@@ -150,7 +158,7 @@ async fn plan_judges_room_for_thick_volumes_together() {
     for name in ["tank/one", "tank/two"] {
         document.volume.get_mut(&name.parse().expect("a name")).expect("is there").provision = Some(Provision::Thin);
     }
-    assert_eq!(array.control.plan(&apply(&document), &()).await.expect("thin ones keep nothing").steps.len(), 3);
+    assert_eq!(array.control.config.plan(&apply(&document), &()).await.expect("thin ones keep nothing").steps.len(), 3);
 }
 
 /// It was found after a thousand of them were made.
@@ -170,10 +178,10 @@ async fn more_volumes_than_a_pool_or_an_array_takes_are_refused_before_one_is_ma
                 VolumeEntry { provision: backend.is_none().then_some(Provision::Thin), backend, ..entry },
             );
         }
-        let before = array.control.volumes().await.expect("volumes").len();
-        let refusal = array.control.apply(apply(&document), &()).await.expect_err("too many");
+        let before = array.control.volumes.list().await.expect("volumes").len();
+        let refusal = array.control.config.apply(apply(&document), &()).await.expect_err("too many");
         assert_eq!(refusal.code, code::LIMIT_REACHED);
         assert!(refusal.message.contains(told), "{refusal}");
-        assert_eq!(array.control.volumes().await.expect("volumes").len(), before, "none is made");
+        assert_eq!(array.control.volumes.list().await.expect("volumes").len(), before, "none is made");
     }
 }

@@ -32,28 +32,28 @@ pub async fn visited() -> Array {
     testbed.hosts.sessions = vec![session(1, "web"), session(2, "db")];
     let array = Array::on(tempfile::tempdir().expect("a folder"), testbed).await;
     for host in ["web", "db"] {
-        array.control.add_host(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
+        array.control.hosts.add(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
     }
     for volume in ["a", "b"] {
         let backend = Some(crate::request::NewBackend::Ram {});
         let volume = crate::request::NewVolume { backend, ..new_volume(volume, Some(Size::mib(1))) };
-        let volume = array.control.create_volume(volume).await.expect("a volume").name.to_string();
-        array.control.present(new_presentation(&volume, "web")).await.expect("a presentation");
+        let volume = array.control.volumes.create(volume).await.expect("a volume").name.to_string();
+        array.control.presentations.present(new_presentation(&volume, "web")).await.expect("a presentation");
     }
-    let target = array.control.targets()[0].iqn.to_string();
+    let target = array.control.targets.list()[0].iqn.to_string();
     assert_eq!(session(1, "web").target, Some(target), "the sessions are of the target that there is");
     array
 }
 
 async fn plan(array: &Array, document: &Document, prune: bool) -> Plan {
-    array.control.plan(&ApplyConfig { prune, ..apply(document) }, &()).await.expect("a plan")
+    array.control.config.plan(&ApplyConfig { prune, ..apply(document) }, &()).await.expect("a plan")
 }
 
 /// The plan showed no session, and `apply` asked nobody, while the data path ended the session.
 #[tokio::test]
 async fn plan_says_which_sessions_a_network_shuts_out() {
     let array = visited().await;
-    let mut document = array.control.export(&()).await.expect("a document");
+    let mut document = array.control.config.export(&()).await.expect("a document");
     let web = document.host.get_mut(&name("web")).expect("is there");
     web.networks = vec!["10.0.0.0/16".parse().expect("a network")];
     let told = plan(&array, &document, false).await;
@@ -67,7 +67,7 @@ async fn plan_says_which_sessions_a_network_shuts_out() {
 #[tokio::test]
 async fn session_that_loses_two_volumes_is_one_session() {
     let array = visited().await;
-    let mut document = array.control.export(&()).await.expect("a document");
+    let mut document = array.control.config.export(&()).await.expect("a document");
     document.present.clear();
     let told = plan(&array, &document, true).await;
     assert_eq!(told.steps.iter().map(|step| step.sessions).collect::<Vec<_>>(), [1, 1]);
@@ -80,11 +80,12 @@ async fn session_that_loses_two_volumes_is_one_session() {
 #[tokio::test]
 async fn plan_says_who_leaves_a_group_and_who_is_asked_to_move() {
     let array = visited().await;
-    let mut document = array.control.export(&()).await.expect("a document");
+    let mut document = array.control.config.export(&()).await.expect("a document");
     document.group.insert(name("all"), crate::config::GroupEntry { hosts: vec![name("web"), name("db")] });
     document.present.iter_mut().for_each(|entry| entry.host = name("all"));
     array
         .control
+        .config
         .apply(ApplyConfig { prune: true, allow_disruption: true, ..apply(&document) }, &())
         .await
         .expect("is applied");
@@ -103,21 +104,21 @@ async fn plan_says_who_leaves_a_group_and_who_is_asked_to_move() {
 #[tokio::test(start_paused = true)]
 async fn configuration_goes_back_when_an_initiator_loses_a_volume() {
     let array = visited().await;
-    let before = array.control.export(&()).await.expect("a document");
+    let before = array.control.config.export(&()).await.expect("a document");
     let mut document = before.clone();
     document.present.truncate(1);
     let request = ApplyConfig { prune: true, allow_disruption: true, initiators: vec![iqn("web")], ..apply(&document) };
-    let refusal = array.control.apply(request, &()).await.expect_err("it loses a volume");
+    let refusal = array.control.config.apply(request, &()).await.expect_err("it loses a volume");
     assert_eq!(refusal.code, code::INITIATOR_AWAY);
     assert_eq!(refusal.message, format!("initiator {} would not see volume b any more", iqn("web")));
-    assert_eq!(array.control.export(&()).await.expect("a document"), before);
+    assert_eq!(array.control.config.export(&()).await.expect("a document"), before);
     assert_eq!(array.access().presentations.len(), 2);
-    let raised = array.control.events(Wanted::default()).await;
+    let raised = array.control.steward.events(Wanted::default()).await;
     let told: Vec<&model::Event> = raised.iter().filter(|event| event.code == event::CONFIG_TAKEN_BACK).collect();
     assert!(matches!(told[..], [one] if one.sentence.contains("would not see volume b")), "{told:?}");
 
     document.present = before.present.clone();
     document.present.push(crate::config::PresentEntry { host: name("db"), lun: None, ..before.present[0].clone() });
     let request = ApplyConfig { initiators: vec![iqn("web")], ..apply(&document) };
-    array.control.apply(request, &()).await.expect("web sees what it saw");
+    array.control.config.apply(request, &()).await.expect("web sees what it saw");
 }

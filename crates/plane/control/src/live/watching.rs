@@ -1,7 +1,6 @@
 //! Looking for everybody who watches: one task, as long as somebody does.
 
-use crate::Control;
-use crate::live::{LOOK, Moment, Told, Watching};
+use super::{LOOK, Live, Moment, Told, Watching};
 use model::{Activity, Order, PoolReport, Refusal};
 use std::sync::{Arc, PoisonError};
 use tokio::sync::watch;
@@ -14,11 +13,11 @@ struct Look {
     pools: Vec<PoolReport>,
 }
 
-impl Control {
+impl Live {
     /// Watches from now on; the first moment comes after [`LOOK`], or at once when others watch too.
     #[must_use]
     pub fn watch(self: &Arc<Self>) -> Watching {
-        let mut watched = self.live.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(receiver) = watched.as_ref().filter(|receiver| receiver.has_changed().is_ok()) {
             let mut receiver = receiver.clone();
             receiver.mark_changed();
@@ -34,12 +33,12 @@ impl Control {
     ///
     /// *Errors*: the data plane is gone.
     pub async fn activity(&self) -> Result<Activity, Refusal> {
-        self.engine.activity(Order::Activity).await
+        self.core.engine.activity(Order::Activity).await
     }
 
     async fn look(&self) -> Result<Look, Refusal> {
         let activity = self.activity().await?;
-        let pools = self.engine.pools(Order::Pools).await?;
+        let pools = self.core.engine.pools(Order::Pools).await?;
         Ok(Look { at: Instant::now(), activity, pools })
     }
 
@@ -47,7 +46,7 @@ impl Control {
     async fn look_on(self: Arc<Self>, sender: watch::Sender<Told>) {
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut stopping = self.stopping.subscribe();
+        let mut stopping = self.core.stopping.subscribe();
         let mut before: Option<Look> = None;
         loop {
             tokio::select! {
@@ -56,7 +55,7 @@ impl Control {
             }
             // One receiver is ours, kept for those to come.
             if sender.receiver_count() <= 1 && before.is_some() {
-                let mut watched = self.live.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
                 if sender.receiver_count() <= 1 {
                     *watched = None;
                     return;

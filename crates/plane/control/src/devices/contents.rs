@@ -3,8 +3,8 @@
 //! What the data plane has read of it counts first (its labels, and what `volume::signature` knows); then what the kernel says
 //! of the device; then what `wipefs` or `blkid` recognise, where one is installed. Nothing here writes.
 
-use crate::Control;
-use crate::devices::{Found, SIZE_MIN};
+use crate::core::Core;
+use crate::devices::{Devices, Found, SIZE_MIN};
 use crate::medium::Medium;
 use crate::privileged::Program;
 use model::{DiskReport, Label, Refusal, RemoteAddress, UNKNOWN_DATA, code};
@@ -25,12 +25,12 @@ const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// Where programs are that are often not in the path of those who are not root.
 const PLACES: [&str; 4] = ["/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
-impl Control {
+impl Devices {
     /// Admits a device that neither the machine nor another array of disks uses.
     ///
     /// *Errors*: `DISK_IN_USE`, which nothing overrides.
-    pub(super) async fn admit_unused_device(&self, path: &Path) -> Result<(), Refusal> {
-        let Some(device) = self.device_at(path).await else { return Ok(()) };
+    pub(crate) async fn admit_unused(&self, path: &Path) -> Result<(), Refusal> {
+        let Some(device) = self.at(path).await else { return Ok(()) };
         if let Some(how) = device.uses.first() {
             let message = format!("{} is in use: {how}", path.display());
             let hint = "unmount it, or take it out of what uses it, first; --force does not override this";
@@ -46,7 +46,7 @@ impl Control {
     /// Admits a disk that is large enough and empty, or was a member of a pool; one that is not empty when that is forced.
     ///
     /// *Errors*: `DISK_TOO_SMALL`, which nothing overrides; `DISK_FOREIGN`, with all that was found.
-    pub(super) async fn admit_contents(&self, path: &Path, disk: &DiskReport, force: bool) -> Result<(), Refusal> {
+    pub(crate) async fn admit_contents(&self, path: &Path, disk: &DiskReport, force: bool) -> Result<(), Refusal> {
         if disk.size < SIZE_MIN {
             let message = format!("{} has {} and is too small", path.display(), disk.size);
             let hint = format!("use a disk or file of at least {}", SIZE_MIN.iec());
@@ -61,7 +61,7 @@ impl Control {
             Label::Damaged => drop(found.insert("a damaged label of a pool".to_owned())),
             Label::None | Label::Ours { .. } => {}
         }
-        if let Some(device) = self.device_at(path).await {
+        if let Some(device) = self.at(path).await {
             found.extend(device.signature);
             let count = device.parts.len();
             found.extend((count > 0).then(|| format!("{count} partitions")));
@@ -69,7 +69,7 @@ impl Control {
         // Nothing was ever written to a file that has no blocks, and no program of this machine reaches a disk of another array.
         let is_out_of_reach = path.to_str().is_some_and(RemoteAddress::is_remote);
         let recognised =
-            if is_out_of_reach || Medium::is_hole(path) { Vec::new() } else { recognised(self, path).await };
+            if is_out_of_reach || Medium::is_hole(path) { Vec::new() } else { recognised(&self.core, path).await };
         if !recognised.is_empty() {
             // A name is better than that there is something.
             found.remove(UNKNOWN_DATA);
@@ -85,7 +85,7 @@ impl Control {
         Err(Refusal::new(code::DISK_FOREIGN, message, hint))
     }
 
-    async fn device_at(&self, path: &Path) -> Option<Found> {
+    async fn at(&self, path: &Path) -> Option<Found> {
         let (machine, medium) = (self.machine.clone(), Medium::of_device(path)?);
         let found = tokio::task::spawn_blocking(move || machine.devices().unwrap_or_default()).await.ok()?;
         found.into_iter().find(|device| Medium::of_device(&device.device) == Some(medium))
@@ -93,16 +93,16 @@ impl Control {
 }
 
 /// What `wipefs`, else `blkid`, recognise at `path`; nothing where neither is installed or the disk cannot be read.
-async fn recognised(control: &Control, path: &Path) -> Vec<String> {
-    match printed(control, Program::Wipefs, path).await {
+async fn recognised(core: &Core, path: &Path) -> Vec<String> {
+    match printed(core, Program::Wipefs, path).await {
         Some(json) => of_wipefs(&json),
-        None => printed(control, Program::Blkid, path).await.map_or(Vec::new(), |text| of_blkid(&text)),
+        None => printed(core, Program::Blkid, path).await.map_or(Vec::new(), |text| of_blkid(&text)),
     }
 }
 
 /// What the program prints, run by the helper or by this process.
-async fn printed(control: &Control, program: Program, path: &Path) -> Option<Vec<u8>> {
-    if let Some(helper) = crate::privileged(control) {
+async fn printed(core: &Core, program: Program, path: &Path) -> Option<Vec<u8>> {
+    if let Some(helper) = core.privileged() {
         return Some(crate::privileged::run(helper, program, path).await.ok()?.output);
     }
     let path = path.as_os_str();

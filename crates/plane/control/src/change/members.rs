@@ -1,0 +1,103 @@
+//! Disks in their places in pools: failed by hand, and replaced.
+
+use crate::change::disks::{admit_unused, missing, pool_of};
+use crate::change::pools::Pools;
+use crate::request::Replace;
+use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, code};
+
+impl Pools {
+    /// The disk is out of its pool, as if it had died.
+    ///
+    /// *Errors*: it is not known or in no pool, has failed already, or the pool cannot do without it.
+    pub async fn fail_disk(&self, name: &DiskName) -> Result<PoolReport, Refusal> {
+        let _turn = self.core.turn().await;
+        self.core.state().disk(name)?;
+        match self.disks.opened(name).await?.map(|report| report.state) {
+            None => return Err(missing(name)),
+            Some(DiskState::Failed) => {
+                return Err(Refusal::new(
+                    code::DISK_FAILED_ALREADY,
+                    format!("disk {name} has failed already"),
+                    format!("replace it with blockyard disk replace {name} NEW"),
+                ));
+            }
+            Some(_) => {}
+        }
+        self.core.engine.pool(Order::FailDisk { disk: name.clone() }).await
+    }
+
+    /// Another disk has the place of `name`, and the rebuild has begun. A disk that has failed may be
+    /// tried again in its own place.
+    ///
+    /// *Errors*: one of them is not known, the first is healthy and that was not both forced and confirmed,
+    /// the second is missing, in use, too small or holds something that is not ours.
+    pub async fn replace_disk(&self, name: &DiskName, request: Replace) -> Result<PoolReport, Refusal> {
+        let turn = self.core.turn().await;
+        self.core.state().disk(name)?;
+        self.core.state().disk(&request.replacement)?;
+        if self.disks.opened(&request.replacement).await?.is_none() {
+            // It may have been attached since it was missed.
+            self.disks.open_all(&turn).await?;
+        }
+        let Some(replacement) = self.disks.opened(&request.replacement).await? else {
+            return Err(missing(&request.replacement));
+        };
+        if request.replacement == *name {
+            admit_own_place(name, &replacement)?;
+        } else {
+            admit_unused(&request.replacement, &replacement)?;
+        }
+        if let Some(disk) = self.disks.opened(name).await? {
+            admit_replaced(name, &disk, &request)?;
+        }
+        let in_its_place = request.replacement == *name;
+        let state = self.core.state();
+        let order = Order::ReplaceDisk {
+            failed: name.clone(),
+            member: state.disk(name)?.id,
+            replacement: request.replacement,
+            force: request.force,
+        };
+        let pool = self.core.engine.pool(order).await?;
+        self.core.commit(&turn, |state| state.learn(&pool))?;
+        if in_its_place {
+            // It may be the log that is back, and volumes with it.
+            self.volumes.apply_policies(&turn, &pool.name).await?;
+        }
+        Ok(pool)
+    }
+}
+
+/// Admits a disk that has failed, or is whole, when it is to be replaced all the same and that was said twice.
+fn admit_replaced(name: &DiskName, disk: &DiskReport, request: &Replace) -> Result<(), Refusal> {
+    match (disk.state, request.force, request.confirmed) {
+        (DiskState::InUse, false, _) => Err(Refusal::new(
+            code::DISK_HEALTHY,
+            format!("disk {name} is healthy"),
+            "name the disk that failed, or repeat with --force to replace a healthy one",
+        )),
+        (DiskState::InUse, true, false) => Err(Refusal::new(
+            code::UNCONFIRMED,
+            format!("disk {name} is healthy, and {} would be without it until the rebuild has ended", pool_of(disk)),
+            "repeat with --yes if that is wanted",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Admits a disk to its own place: one that has failed, and one that was missing and is back.
+fn admit_own_place(name: &DiskName, disk: &DiskReport) -> Result<(), Refusal> {
+    match disk.state {
+        DiskState::InUse => Err(Refusal::new(
+            code::DISK_HEALTHY,
+            format!("disk {name} is healthy and in its place"),
+            format!("name a free disk, or take it out first with blockyard disk fail {name}"),
+        )),
+        DiskState::Rebuilding => Err(Refusal::new(
+            code::DISK_IN_USE,
+            format!("disk {name} is being filled in its place already"),
+            "wait until the rebuild has ended, see blockyard pool show",
+        )),
+        DiskState::Free | DiskState::Failed | DiskState::Missing => Ok(()),
+    }
+}

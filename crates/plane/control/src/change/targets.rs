@@ -1,0 +1,93 @@
+//! Targets: added, removed.
+
+use crate::access::{Access, Consent};
+use crate::core::Core;
+use crate::request::{NewTarget, Removal};
+use crate::state::{State, TargetRecord};
+use crate::unknown::unknown_target;
+use crate::view::{TargetReport, count};
+use model::{Iqn, Name, Refusal, code};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// iSCSI targets.
+pub struct Targets {
+    pub(crate) core: Arc<Core>,
+    pub(crate) access: Arc<Access>,
+}
+
+impl Targets {
+    /// All targets.
+    #[must_use]
+    pub fn list(&self) -> Vec<TargetReport> {
+        let state = self.core.state();
+        let mut counts: BTreeMap<&Name, usize> = BTreeMap::new();
+        state.presentations.iter().for_each(|record| *counts.entry(&record.target).or_default() += 1);
+        let shows = |name: &Name| counts.get(name).copied().unwrap_or_default();
+        let report = |(name, record): (&Name, &crate::state::TargetRecord)| TargetReport {
+            name: name.clone(),
+            iqn: record.iqn.clone(),
+            presentations: count(shows(name)),
+        };
+        state.targets.iter().map(report).collect()
+    }
+
+    /// One target. *Errors*: there is none of this name.
+    pub fn report(&self, name: &Name) -> Result<TargetReport, Refusal> {
+        let state = self.core.state();
+        let record = state.targets.get(name).ok_or_else(|| unknown_target(name))?;
+        let presentations = state.presentations.iter().filter(|shown| shown.target == *name).count();
+        Ok(TargetReport { name: name.clone(), iqn: record.iqn.clone(), presentations: count(presentations) })
+    }
+
+    /// The target is served.
+    ///
+    /// *Errors*: its name or its iSCSI name is taken.
+    pub async fn add(&self, request: NewTarget) -> Result<TargetReport, Refusal> {
+        let turn = self.core.turn().await;
+        let state = self.core.state();
+        let iqn: Iqn = match request.iqn {
+            Some(iqn) => iqn,
+            None => state.target_iqn(&self.core.settings, Some(&request.name))?,
+        };
+        let taken = |message: String| Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
+        if state.targets.contains_key(&request.name) {
+            return taken(format!("there is a target {} already", request.name));
+        }
+        if let Some((other, _)) = state.targets.iter().find(|(_, record)| record.iqn == iqn) {
+            return taken(format!("target {other} has the iSCSI name {iqn}"));
+        }
+        let report = TargetReport { name: request.name.clone(), iqn: iqn.clone(), presentations: 0 };
+        self.access
+            .commit(&turn, Consent::forced(false), |state| {
+                state.targets.insert(request.name, TargetRecord { iqn });
+            })
+            .await?;
+        Ok(report)
+    }
+
+    /// The target is served no more.
+    ///
+    /// *Errors*: there is none of this name, it is the last one; or volumes are presented through it, and it was not forced.
+    pub async fn remove(&self, name: &Name, request: Removal) -> Result<(), Refusal> {
+        let turn = self.core.turn().await;
+        let state = self.core.state();
+        if !state.targets.contains_key(name) {
+            return Err(unknown_target(name));
+        }
+        if state.targets.len() == 1 {
+            let message = format!("target {name} cannot be removed because it is the only one");
+            return Err(Refusal::new(code::TARGET_IN_USE, message, "add another target first"));
+        }
+        let removal = |state: &mut State| {
+            state.presentations.retain(|record| record.target != *name);
+            state.targets.remove(name);
+        };
+        if !request.force && state.presentations.iter().any(|presentation| presentation.target == *name) {
+            let message = format!("target {name} cannot be removed because volumes are presented through it");
+            let refusal = Refusal::new(code::TARGET_IN_USE, message, "end the presentations first");
+            return Err(self.access.in_use(refusal, removal).await);
+        }
+        self.access.commit(&turn, Consent::forced(request.force), removal).await
+    }
+}
