@@ -30,10 +30,13 @@ mod repair;
 mod write;
 
 pub(crate) use branch::Branch;
+pub(crate) use check::ConsistencyCheck;
+pub(crate) use dump::dump;
 pub(crate) use error::MapError;
 pub(crate) use granules::Places;
 pub(crate) use page_cache::PageCache;
-pub(crate) use remains::Losses;
+pub(crate) use remains::Remains;
+pub(crate) use repair::Repair;
 
 use crate::catalog::{BranchRecord, DeadRange, Parent};
 use crate::crypt::Cover;

@@ -38,7 +38,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         family.meta.set_generation(head.generation);
         *family.head.borrow_mut() = head.clone();
         match family.meta.read_space(&head).await {
-            Err(MapError::Damaged(_)) => family.count_pages().await?,
+            Err(MapError::Damaged(_)) => super::repair::count_pages(&family).await?,
             read => read?,
         }
         let image = family.meta.read_log().await;
