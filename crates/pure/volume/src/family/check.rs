@@ -221,7 +221,7 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
         if !place.is_data() {
             return;
         }
-        let granules = self.family.granules.borrow();
+        let granules = self.family.space.granules.borrow();
         if !granules.has(place.slab()) || place.index() >= granules.granules(place.slab()) {
             self.checked.find(FindingKind::OutOfRange, format!("{key:?} lies on a slab that the family does not have"));
             return;
@@ -246,14 +246,14 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
             let word = |map: &BTreeMap<u32, BTreeMap<u32, u64>>, at: u32| {
                 map.get(&slab).and_then(|words| words.get(&at)).copied().unwrap_or(0)
             };
-            if !self.family.granules.borrow().has(slab) {
+            if !self.family.space.granules.borrow().has(slab) {
                 self.checked.find(
                     FindingKind::Leak,
                     format!("granules of slab {slab:#x} are taken, which is not the family's"),
                 );
                 continue;
             }
-            for at in 0..self.family.granules.borrow().granules(slab).div_ceil(64) {
+            for at in 0..self.family.space.granules.borrow().granules(slab).div_ceil(64) {
                 let (used, taken) = (word(&self.checked.used, at), word(&self.checked.taken, at));
                 let told = |what| format!("granules of slab {slab:#x} from {} on {what}", at * 64);
                 if taken & !used != 0 {
@@ -281,8 +281,8 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a
                 self.checked.find(FindingKind::Count, what);
             }
         }
-        let granules = self.family.granules.borrow();
-        if self.family.allocated.get().saturating_add(self.family.reserved()) > granules.total() {
+        let total = self.family.space.granules.borrow().total();
+        if self.family.allocated.get().saturating_add(self.family.reserved()) > total {
             self.checked.find(FindingKind::Count, "less is kept for thick volumes than they may need".to_owned());
         }
         Ok(())

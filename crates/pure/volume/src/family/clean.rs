@@ -99,7 +99,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let mut nothing = branch.parent.is_none();
         let mut freed = 0;
         for (&(key, value), kept) in versions.iter().zip(kept) {
-            let place = self.place_of(value);
+            let place = self.data.place_of(value);
             if kept && (place != Place::HOLE || !nothing) {
                 nothing = false;
                 continue;

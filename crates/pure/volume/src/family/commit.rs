@@ -40,10 +40,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let blocks = blocks_of(serial..log.serial, &std::mem::take(&mut log.whole), self.tuning.records_max);
             (records, std::mem::take(&mut log.freed), blocks)
         };
-        let dirty = self.dirty.take();
+        let dirty = self.data.take_dirty();
         if let Err(error) = self.commit_changes(&records, &blocks, dirty).await {
             // The changes are in the layers, so a checkpoint makes them durable.
-            self.dirty.set(self.dirty.get() | dirty);
+            self.data.give_back_dirty(dirty);
             self.log.borrow_mut().freed.extend(freed);
             if !records.is_empty() {
                 self.is_log_lost.set(true);
@@ -51,10 +51,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             return Err(error);
         }
         if !freed.is_empty() {
-            // Nobody who looks from now on finds these places in the map.
-            self.quarantine.borrow_mut().push_back((self.eras.turn(), freed));
+            self.space.quarantine(freed);
         }
-        self.release_quarantine();
+        self.space.release_quarantine();
         Ok(())
     }
 
@@ -99,7 +98,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// The slabs and epochs that the map speaks of are in the catalog.
     pub(super) async fn commit_catalog(&self) -> Result<(), MapError> {
-        match self.needs.get() {
+        match self.space.needs() {
             Some(change) if !sabotage::is(Sabotage::CommitBeforeCatalog) => {
                 let committed = self.shared.store.committed(change).await;
                 committed.map_err(|_| MapError::CatalogLost).inspect_err(|error| self.stop(*error))

@@ -140,7 +140,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
             let (entries, next) = self.family.entries(from, Key::taken(0, 0)).await?;
             for (key, place) in entries.into_iter().map(|(key, value)| (key, Place(value))) {
                 let is_other = used.get(&place).is_some_and(|&newest| newest != key);
-                let is_away = place.is_data() && !self.family.granules.borrow().has(place.slab());
+                let is_away = place.is_data() && !self.family.space.granules.borrow().has(place.slab());
                 if is_other || is_away {
                     found.push(key);
                 }

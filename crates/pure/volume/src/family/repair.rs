@@ -32,8 +32,8 @@ impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
         }
         family.checkpoint().await?;
         // What is free in a slab is looked up again.
-        let slabs: Vec<u32> = family.granules.borrow().slabs().collect();
-        slabs.into_iter().for_each(|slab| family.granules.borrow_mut().forget(slab));
+        let slabs: Vec<u32> = family.space.granules.borrow().slabs().collect();
+        slabs.into_iter().for_each(|slab| family.space.granules.borrow_mut().forget(slab));
         Ok(())
     }
 
@@ -90,7 +90,7 @@ fn repair_pages<D: BlockDevice + 'static, G: BlockDevice + 'static>(family: &Fam
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Marks a used granule as free, a free one as taken and a free page as taken, and counts wrongly.
     pub(crate) fn spoil(&self) {
-        let slab = self.granules.borrow().slabs().next().expect("something was written");
+        let slab = self.space.granules.borrow().slabs().next().expect("something was written");
         self.layers.borrow_mut().mark(slab, 0, 1 << 15, 1);
         let page = self.meta.space.borrow_mut().allocate();
         assert!(page.is_some());

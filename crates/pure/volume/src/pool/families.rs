@@ -217,7 +217,7 @@ where
         family.checkpoint().await?;
     }
     for _ in 0..LOADS_MAX {
-        let unknown = family.granules.borrow().unknown();
+        let unknown = family.space.granules.borrow().unknown();
         let Some(slab) = unknown else { break };
         family.load(slab).await?;
     }
