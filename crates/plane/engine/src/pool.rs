@@ -239,7 +239,7 @@ impl<W: World> OpenPool<W> {
         });
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
-        pool.pool.spare_members(open::survives, pause_on(&shard.world));
+        pool.pool.members().spare(open::survives, pause_on(&shard.world));
         pool.pool.carry_on_with(spawn_on(&shard.world));
         pool.watch_maps();
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
@@ -262,7 +262,7 @@ impl<W: World> OpenPool<W> {
         let name = self.disk_name(group, member);
         tracing::error!(pool = %self.name, group, disk = name, %error, "a member has failed and is not used any more");
         self.tell_of_failure(group, member, error);
-        match self.pool.set_member_state(disk, volume::MemberState::Failed).await {
+        match self.pool.members().set_state(disk, volume::MemberState::Failed).await {
             Ok(()) => Ok(Stable::attest()),
             Err(refusal) => {
                 tracing::error!(pool = %self.name, %refusal, "a failed member could not be recorded; the group stops");

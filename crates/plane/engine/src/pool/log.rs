@@ -74,14 +74,14 @@ pub struct NewLog {
 pub async fn add_log<W: World>(shard: Rc<ShardContext<W>>, pool: Name, new: NewLog) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     pool.admit_own("change its log there")?;
-    if pool.pool.log_group().is_some() {
+    if pool.pool.write_log().group().is_some() {
         let message = format!("pool {} has a log already", pool.name);
         let hint = format!("take it away first with blockyard pool remove-log {}", pool.name);
         return Err(Refusal::new(code::LOG_KNOWN, message, hint));
     }
     let level = if new.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
     let group = NewGroup { level, chunk: CHUNK, integrity: true, member_size: MemberSize::default(), disks: new.disks };
-    let add = async |plan, _, labelling| pool.pool.add_log_group(plan, labelling).await;
+    let add = async |plan, _, labelling| pool.pool.write_log().add_group(plan, labelling).await;
     let place = pool.make_group(&group, new.force, add).await?;
     if let Err(refusal) = pool.make_log(place).await {
         pool.drop_group_of_log(place, true).await?;
@@ -104,7 +104,7 @@ pub async fn remove_log<W: World>(
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let pool = find(&shard, &pool)?;
     pool.admit_own("change its log there")?;
-    let Some(place) = pool.pool.log_group().map(usize::from) else {
+    let Some(place) = pool.pool.write_log().group().map(usize::from) else {
         return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {} has no log", pool.name), ""));
     };
     pool.admit_removal(place, lost).await?;
@@ -155,8 +155,8 @@ impl<W: World> OpenPool<W> {
             return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild has ended"));
         }
         // All of them are written through, so nothing in it counts any more.
-        for volume in self.pool.log().filter(|_| !is_lost).map(|log| log.volumes).unwrap_or_default() {
-            self.pool.leave_log(volume).await.map_err(|error| refusal(&error, self))?;
+        for volume in self.pool.write_log().record().filter(|_| !is_lost).map(|log| log.volumes).unwrap_or_default() {
+            self.pool.write_log().leave(volume).await.map_err(|error| refusal(&error, self))?;
         }
         Ok(())
     }
@@ -180,7 +180,8 @@ impl<W: World> OpenPool<W> {
             );
             self.raise(event::LOG_GIVEN_UP, sentence);
         }
-        let removed = if lost { self.pool.forget_log_group().await } else { self.pool.remove_log_group().await };
+        let removed =
+            if lost { self.pool.write_log().forget_group().await } else { self.pool.write_log().remove_group().await };
         self.log.0.replace(Running::None);
         removed.map(drop).map_err(|error| refusal(&error, self))
     }
@@ -193,7 +194,7 @@ impl<W: World> OpenPool<W> {
         let (id, device) = (new_uuid(&self.shard.world), self.groups[place].array.clone());
         let log = LogId(id.as_u128());
         let _: Stable = WriteLog::format(&device, log).await.map_err(|error| failed(&error))?;
-        self.pool.set_log(id).await.map_err(|error| refusal(&error, self))?;
+        self.pool.write_log().set(id).await.map_err(|error| refusal(&error, self))?;
         let opened = WriteLog::open(device, log, self.shard.world.clone(), self.keeper(id)).await;
         let log = opened.map_err(|error| failed(&error))?.finish().await.map_err(|error| failed(&error))?;
         self.log.begin(id, log.clone());
@@ -223,15 +224,15 @@ impl<W: World> OpenPool<W> {
                 format!("give it one with blockyard pool add-log {} DISK DISK, or choose back-volatile, which loses what was not flushed when the power fails", self.name);
             Refusal::new(code::POLICY_IMPOSSIBLE, format!("volume {name} cannot be written back: {why}"), hint)
         })?;
-        self.pool.enter_log(id, volume).await.map_err(|error| refusal(&error, self))
+        self.pool.write_log().enter(id, volume).await.map_err(|error| refusal(&error, self))
     }
 
     /// The log has nothing of the volume, which is written through and was so to the end.
     pub(super) async fn leave_log(&self, volume: Uuid) {
-        if !self.pool.log().is_some_and(|log| log.volumes.contains(&volume)) {
+        if !self.pool.write_log().record().is_some_and(|log| log.volumes.contains(&volume)) {
             return;
         }
-        if let Err(error) = self.pool.leave_log(volume).await {
+        if let Err(error) = self.pool.write_log().leave(volume).await {
             // It would be asked for what it does not have when the pool is opened again, and nothing else.
             tracing::warn!(pool = %self.name, %volume, %error, "a volume could not be taken off the log");
         }
@@ -261,7 +262,7 @@ impl<W: World> OpenPool<W> {
 
     /// The volumes that may have something in the log.
     fn log_volumes(&self) -> Vec<VolumeName> {
-        let ids = self.pool.log().map(|log| log.volumes).unwrap_or_default();
+        let ids = self.pool.write_log().record().map(|log| log.volumes).unwrap_or_default();
         let mut names: Vec<VolumeName> = ids.iter().filter_map(|id| self.volume_name(*id)).collect();
         names.sort();
         names
@@ -269,7 +270,7 @@ impl<W: World> OpenPool<W> {
 
     /// How the log is, if the pool has one.
     pub(super) fn log_report(&self) -> Option<LogReport> {
-        let place = self.pool.log_group().map(usize::from)?;
+        let place = self.pool.write_log().group().map(usize::from)?;
         let (state, size, used, why) = match &*self.log.0.borrow() {
             Running::Runs { log, .. } => {
                 let state = if log.has_failed() { LogState::Failed } else { LogState::Ready };
@@ -281,7 +282,10 @@ impl<W: World> OpenPool<W> {
         };
         let group = match self.groups.get(place) {
             Some(_) => self.group_report(place),
-            None => absent(self.pool.log_group()?, self.pool.status().groups.get(place).map(|group| &group.record)?)?,
+            None => absent(
+                self.pool.write_log().group()?,
+                self.pool.status().groups.get(place).map(|group| &group.record)?,
+            )?,
         };
         Some(LogReport { state, size, used, volumes: self.log_volumes(), why, group })
     }
@@ -331,7 +335,7 @@ impl<W: World> LogOwner for Keeper<W> {
             let pool = pool.ok_or(gone)?;
             tracing::error!(pool = %pool.name, %error, "the log has failed; volumes are written through");
             let volumes = volumes.into_iter().map(|volume| Uuid::from_u128(volume.0)).collect();
-            let abandoned = pool.pool.abandon_log(id, volumes).await;
+            let abandoned = pool.pool.write_log().abandon(id, volumes).await;
             let sentence = format!(
                 "the log of pool {} has failed: {error}; its volumes are written through, and what it held is being written to the disks",
                 pool.name
@@ -349,7 +353,7 @@ impl<W: World> LogOwner for Keeper<W> {
         let (pool, id) = (self.pool.upgrade(), self.id);
         async move {
             let Some(pool) = pool else { return };
-            match pool.pool.settle_log(id).await {
+            match pool.pool.write_log().settle(id).await {
                 Ok(()) => {
                     let sentence = format!(
                         "everything that the failed log of pool {0} held is on the disks; write its volumes through, take it away with blockyard pool remove-log {0}, and add another",

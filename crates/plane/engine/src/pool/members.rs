@@ -60,7 +60,7 @@ pub async fn replace_disk<W: World>(
     // A disk that failed and comes back may be its own replacement: let go of it before it is opened.
     state.array.release(member);
     state.slots.borrow_mut()[usize::from(member)].disk = None;
-    pool.pool.release_member(uuid(lost));
+    pool.pool.members().release(uuid(lost));
     let disk = match opened {
         Some(disk) => disk,
         None => pool.open_replacement(group, &candidate, force).await?,
@@ -73,7 +73,8 @@ pub async fn replace_disk<W: World>(
     }
     let id = new_uuid(&shard.world);
     let replacement = NewDisk { id, device: disk.clone() };
-    let replaced = pool.pool.replace_member(uuid(lost), replacement, shard.world.unix_seconds(), CREATED_BY, force);
+    let members = pool.pool.members();
+    let replaced = members.replace(uuid(lost), replacement, shard.world.unix_seconds(), CREATED_BY, force);
     replaced.await.map_err(|error| refusal(&error, &pool))?;
     pool.guard(&disk);
     state.slots.borrow_mut()[usize::from(member)] = Slot::of(id, &candidate, &disk);

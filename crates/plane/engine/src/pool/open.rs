@@ -74,7 +74,7 @@ async fn open_written<W: World>(
     let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, &found, looked, taking).await?;
     pool.tell_of_damage(&found, looked);
     pool.hold(taken).await?;
-    for (disk, error) in pool.pool.reserve_metadata().await {
+    for (disk, error) in pool.pool.members().reserve_metadata().await {
         tracing::warn!(pool = %pool.name, %disk, %error, "there is no space for all metadata of a disk");
     }
     pool.bring_key(taking).await?;
@@ -362,7 +362,7 @@ impl<W: World> OpenPool<W> {
                         tracing::error!(pool = %self.name, group, %error, "a disk that missed a commit is used on");
                     }
                 } else if member.state == volume::MemberState::InService && in_array != raid::MemberState::InService {
-                    let failed = self.pool.set_member_state(member.disk, volume::MemberState::Failed).await;
+                    let failed = self.pool.members().set_state(member.disk, volume::MemberState::Failed).await;
                     failed.map_err(|error| refusal(&error, self))?;
                 }
             }

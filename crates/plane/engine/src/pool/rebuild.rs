@@ -168,7 +168,7 @@ impl<W: World> OpenPool<W> {
         let array = &self.groups[group].array;
         let (stripe, stripes) = (array.stripe_blocks(), array.layout().stripes());
         let number = u16::try_from(group).expect("a pool has at most 64 groups");
-        if self.pool.log_group() == Some(number) {
+        if self.pool.write_log().group() == Some(number) {
             return std::iter::once(0..stripes).collect();
         }
         let range = |run: &Extent| run.start.0 / stripe..run.end().0.div_ceil(stripe);
@@ -249,7 +249,7 @@ impl<W: World> RebuildOwner for Owner<W> {
         }
         let _: Stable = flushed;
         let disk = self.pool.groups[self.group].slots.borrow()[usize::from(member)].id;
-        let committed = self.pool.pool.set_member_state(uuid(disk), volume::MemberState::InService).await;
+        let committed = self.pool.pool.members().set_state(uuid(disk), volume::MemberState::InService).await;
         committed.map(|()| Stable::attest()).map_err(|error| {
             tracing::error!(pool = %self.pool.name, %error, "the rebuilt member could not be put into service");
             gone

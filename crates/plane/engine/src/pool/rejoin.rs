@@ -29,7 +29,7 @@ impl<W: World> OpenPool<W> {
     pub(super) async fn readmit(&self, group: usize, member: u16, disk: &Disk<W>) -> Result<(), PoolError> {
         let id = self.groups[group].slots.borrow()[usize::from(member)].id;
         self.guard(disk);
-        self.pool.readmit_member(uuid(id), disk.clone()).await?;
+        self.pool.members().readmit(uuid(id), disk.clone()).await?;
         let room = open::room(&volume::probe(disk).await);
         let take = |slot: &mut Slot<W>| (slot.disk, slot.room) = (Some(disk.clone()), room);
         take(&mut self.groups[group].slots.borrow_mut()[usize::from(member)]);

@@ -28,11 +28,11 @@ impl<W: World> OpenPool<W> {
     /// The volumes, which do not serve yet, have what the log holds for them, or are held back; the log goes on.
     /// `refused` is why its disks are of no use, if they are not.
     pub(super) async fn recover_log(self: &Rc<Self>, volumes: &[Found<W>], refused: Option<Refusal>) {
-        let Some(place) = self.pool.log_group().map(usize::from) else { return };
+        let Some(place) = self.pool.write_log().group().map(usize::from) else { return };
         let names = self.names_in_log();
         let is_there = self.groups.get(place).is_some();
         let why = refused.map_or_else(|| "none of its disks was found".to_owned(), |refusal| refusal.message);
-        let lost = match self.pool.log() {
+        let lost = match self.pool.write_log().record() {
             // It was being added, or has failed and everything that it held is on the disks: another one begins.
             None | Some(LogRecord { state: LogState::Abandoned, .. }) if is_there && names.is_empty() => {
                 match self.make_log(place).await {
@@ -64,7 +64,7 @@ impl<W: World> OpenPool<W> {
 
     /// The volumes that may have something in the log, but for those that are being deleted.
     fn names_in_log(&self) -> Vec<Uuid> {
-        let named = self.pool.log().map(|log| log.volumes).unwrap_or_default();
+        let named = self.pool.write_log().record().map(|log| log.volumes).unwrap_or_default();
         self.known_volumes().into_iter().map(|volume| volume.id).filter(|id| named.contains(id)).collect()
     }
 
@@ -129,7 +129,7 @@ impl<W: World> OpenPool<W> {
         damaged: BTreeMap<Uuid, String>,
     ) -> Result<WriteLog, Lost> {
         let whole = names.iter().filter(|id| !held.contains_key(id) && !damaged.contains_key(id));
-        let leave = async |id: &Uuid| (*id, self.pool.leave_log(*id).await);
+        let leave = async |id: &Uuid| (*id, self.pool.write_log().leave(*id).await);
         for (id, left) in join_all(whole.map(leave)).await {
             if let Err(error) = left {
                 held.insert(id, format!("that it has everything cannot be recorded: {error}"));
@@ -141,7 +141,7 @@ impl<W: World> OpenPool<W> {
         let why = if held.is_empty() { "it is damaged" } else { "volumes wait for what it holds" }.to_owned();
         if held.is_empty() {
             // What can be had of it the volumes have; it is not to be read again.
-            let abandoned = self.pool.abandon_log(log, damaged.keys().copied().collect()).await;
+            let abandoned = self.pool.write_log().abandon(log, damaged.keys().copied().collect()).await;
             if let Err(error) = abandoned {
                 tracing::error!(pool = %self.name, %error, "a damaged log could not be given up");
             }

@@ -48,7 +48,7 @@ impl<W: World> OpenPool<W> {
     /// How the pool is.
     pub fn report(&self) -> PoolReport {
         let space = self.pool.space();
-        let log_group = self.pool.log_group().map(usize::from);
+        let log_group = self.pool.write_log().group().map(usize::from);
         let data = self.groups.iter().map(|(number, _)| number).filter(|number| Some(*number) != log_group);
         let groups: Vec<GroupReport> = data.map(|number| self.group_report(number)).collect();
         let log = self.log_report();
@@ -156,7 +156,7 @@ impl<W: World> OpenPool<W> {
     /// A disk that could not take a commit is not used by its array any more either.
     pub(super) fn hear_of_failures(self: &Rc<Self>) {
         let weak: Weak<Self> = Rc::downgrade(self);
-        self.pool.on_member_failed(move |disk| {
+        self.pool.members().on_failed(move |disk| {
             let Some(pool) = weak.upgrade() else { return };
             let Some((group, member)) = pool.place_of(super::disk_id(disk)) else { return };
             let inner = pool.clone();

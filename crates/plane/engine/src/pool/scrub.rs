@@ -240,7 +240,7 @@ impl<W: World> OpenPool<W> {
 
     /// Looks at what the members say of themselves.
     async fn scrub_members(&self) -> Result<(), PoolError> {
-        for (disk, decayed) in self.pool.scrub_members(self.shard.world.unix_seconds(), CREATED_BY).await? {
+        for (disk, decayed) in self.pool.members().scrub(self.shard.world.unix_seconds(), CREATED_BY).await? {
             if self.tell_of_repair(disk, &decayed.to_string()) {
                 self.note(|report| report.healed += 1);
             }

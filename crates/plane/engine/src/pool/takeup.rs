@@ -15,7 +15,7 @@ use volume::{Standing, Uuid, assemble, probe};
 impl<W: World> OpenPool<W> {
     /// True when the disk is one of the log that the pool was opened without.
     pub(super) fn awaits(&self, disk: DiskId) -> bool {
-        let Some(place) = self.pool.log_group().map(usize::from) else { return false };
+        let Some(place) = self.pool.write_log().group().map(usize::from) else { return false };
         let members = &self.pool.status().groups[place].record.members;
         self.groups.get(place).is_none() && members.iter().any(|member| member.disk == uuid(disk))
     }
@@ -29,7 +29,7 @@ impl<W: World> OpenPool<W> {
         let probes: Vec<_> = looked.iter().map(|looked| looked.probe.clone()).collect();
         let own = Uuid::from_bytes(self.id.to_bytes());
         let found = assemble(&probes).pools.into_iter().find(|found| found.catalog.pool == own);
-        let place = usize::from(self.pool.log_group().expect("the pool awaits its log"));
+        let place = usize::from(self.pool.write_log().group().expect("the pool awaits its log"));
         let back = found.filter(|found| {
             let positions = found.groups.get(place).map_or(&[][..], |group| &group.positions);
             positions.iter().any(|position| position.standing == Standing::Current)
@@ -42,7 +42,7 @@ impl<W: World> OpenPool<W> {
         let record = &found.catalog.groups[place];
         let watch = Watch::new(place, record.protected);
         let (state, trouble) = open::assemble_group(&self.shard, record, &found.groups[place], &looked, &watch).await?;
-        let returned = self.pool.return_log(&found, |at| looked[at].disk.clone()).await;
+        let returned = self.pool.write_log().take_up(&found, |at| looked[at].disk.clone()).await;
         returned.map_err(|error| refusal(&error, self))?;
         self.take_in(place, state, &watch);
         self.tell_of_trouble(&[(place, trouble)], &found);

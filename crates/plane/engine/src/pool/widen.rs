@@ -47,7 +47,7 @@ pub async fn add_member<W: World>(
     };
     let labelling = Labelling { now: shard.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
     let new = NewDisk { id, device: disk.clone() };
-    let added = pool.pool.add_member(number(group), new, state, labelling).await;
+    let added = pool.pool.members().add(number(group), new, state, labelling).await;
     added.map_err(|error| {
         let refusal = refusal(&error, &pool);
         Refusal { message: format!("disk {}: {}", candidate.name, refusal.message), ..refusal }
@@ -169,7 +169,7 @@ impl<W: World> OpenPool<W> {
         let state = &self.groups[group];
         let last = state.slots.borrow().last().cloned().expect("a group has members");
         let why = grow_refusal(error, self, group);
-        let taken = self.pool.take_back_member(uuid(last.id)).await;
+        let taken = self.pool.members().take_back(uuid(last.id)).await;
         if let Err(error) = taken {
             tracing::error!(pool = %self.name, group, %error, "a disk that has not joined could not be taken back");
             return false;

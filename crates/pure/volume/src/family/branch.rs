@@ -9,6 +9,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use uuid::Uuid;
 
+/// The bits of a progress that tell the cleaning.
+pub(super) const CLEANING: u32 = 0x00ff_ffff;
+
 /// The branches of an open family, by number.
 pub(crate) struct Branches(RefCell<BTreeMap<u32, Rc<Branch>>>);
 
@@ -108,6 +111,11 @@ impl Branch {
             punched: Cell::new(0),
             locks: RangeLocks::new(),
         }
+    }
+
+    /// The cleaning of the branch is as far as `value` says: the low bits tell which, the high ones the granule.
+    pub(super) fn take_in_progress(&self, value: u64) {
+        self.cleaned.set((value as u32 & CLEANING, (value >> 24) as u32));
     }
 
     /// Takes over what the catalog says now of what changes: epochs, snapshots, roll-backs, size.

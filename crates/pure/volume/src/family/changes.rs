@@ -1,15 +1,12 @@
 //! Taking a change into the open map: the layers, the counters, and what is freed by it.
 
-use super::{Branch, Family, MapError};
+use super::{Family, MapError};
 use crate::catalog::DeadRange;
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
 use crate::tree::{Counter, Damage, Key, Tag};
 use block::BlockDevice;
 use std::collections::BTreeMap;
-
-/// The bits of a progress that tell the cleaning.
-pub(super) const CLEANING: u32 = 0x00ff_ffff;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The map is as `record` says, for everybody who looks from now on; it survives power loss after a commit.
@@ -43,7 +40,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if record.key.tag() == Some(Tag::Progress)
             && let Some(branch) = self.branch(record.key.branch())
         {
-            self.take_in_progress(&branch, record.value.unwrap_or(0));
+            branch.take_in_progress(record.value.unwrap_or(0));
         }
         if record.key.tag() != Some(Tag::Version) {
             return;
@@ -69,11 +66,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let count = exclusive.entry(before).or_default();
             *count = count.saturating_add(1);
         }
-    }
-
-    /// The cleaning of the branch is as far as `value` says: the low bits tell which, the high ones the granule.
-    pub(super) fn take_in_progress(&self, branch: &Branch, value: u64) {
-        branch.cleaned.set((value as u32 & CLEANING, (value >> 24) as u32));
     }
 
     /// All counters as they are now.

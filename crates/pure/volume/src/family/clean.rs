@@ -1,6 +1,6 @@
 //! Giving back what nobody sees any more, after a snapshot or a clone was deleted or a volume rolled back.
 
-use super::changes::CLEANING;
+use super::branch::CLEANING;
 use super::{Branch, Family, MapError, lineage};
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};

@@ -1,8 +1,8 @@
 //! Making changes of a map durable: data first, then the log.
 
-use super::{Family, MapError, meta};
+use super::{Family, Log, MapError, meta};
 use crate::layout::BLOCK_BYTES;
-use crate::maplog::{LogBlock, Record, emit};
+use crate::maplog::{LogBlock, LogIdentity, Record, emit};
 use crate::sabotage::{self, Sabotage};
 use block::{BlockDevice, Buf, Stable};
 use futures_util::FutureExt;
@@ -121,7 +121,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             while self.log_room() < blocks {
                 self.checkpoint().await?;
             }
-            let data = self.emit(&mut records, part);
+            let data = self.log.borrow().emit(self.meta.identity, &mut records, part);
             // Changes are made meanwhile, so the log is not borrowed while this waits.
             let next = self.log.borrow().sequence + blocks;
             self.meta.prepare_log(next).await?;
@@ -134,25 +134,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.meta.write_log(sequence, data.freeze()).await?;
         }
         Ok(())
-    }
-
-    /// Blocks with the first of `records`, which are taken away.
-    fn emit(&self, records: &mut &[Record], blocks: &[Range<u64>]) -> Buf {
-        let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES as usize);
-        let log = self.log.borrow();
-        for (at, (place, serials)) in data.chunks_exact_mut(BLOCK_BYTES as usize).zip(blocks).enumerate() {
-            let (here, rest) = records.split_at((serials.end - serials.start) as usize);
-            *records = rest;
-            let block = LogBlock {
-                sequence: log.sequence + at as u64,
-                serial: serials.start,
-                life: log.life,
-                back: at as u32,
-                records: Vec::new(),
-            };
-            emit(self.meta.identity, &block, here, place);
-        }
-        data
     }
 
     pub(super) fn log_blocks(&self) -> u64 {
@@ -173,6 +154,26 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// True when nobody may change the map before a checkpoint was made.
     pub(crate) fn is_checkpoint_overdue(&self) -> bool {
         self.layers.borrow().len() >= 2 * self.tuning.changes_due
+    }
+}
+
+impl Log {
+    /// Blocks with the first of `records`, which are taken away.
+    fn emit(&self, identity: LogIdentity, records: &mut &[Record], blocks: &[Range<u64>]) -> Buf {
+        let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES as usize);
+        for (at, (place, serials)) in data.chunks_exact_mut(BLOCK_BYTES as usize).zip(blocks).enumerate() {
+            let (here, rest) = records.split_at((serials.end - serials.start) as usize);
+            *records = rest;
+            let block = LogBlock {
+                sequence: self.sequence + at as u64,
+                serial: serials.start,
+                life: self.life,
+                back: at as u32,
+                records: Vec::new(),
+            };
+            emit(identity, &block, here, place);
+        }
+        data
     }
 }
 

@@ -118,7 +118,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         for branch in self.branches() {
             let key = crate::tree::Key::progress(branch.number);
             if let Some((_, value)) = self.last_entry(key, key).await? {
-                self.take_in_progress(&branch, value);
+                branch.take_in_progress(value);
             }
         }
         Ok(())

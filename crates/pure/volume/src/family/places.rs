@@ -87,12 +87,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let mut taken: Vec<(u32, u64)> = Vec::new();
         let (mut from, end) = (Key::taken(slab, 0), Key::taken(slab + 1, 0));
         loop {
-            let before = self.changes_seen();
+            let before = self.log.borrow().serial;
             let (entries, next) = self.entries(from, end).await?;
             taken.extend(entries.into_iter().map(|(key, bits)| (key.low() as u32, bits)));
             match next {
                 Some(next) => from = next,
-                None if before == self.changes_seen() => break,
+                None if before == self.log.borrow().serial => break,
                 None => {
                     // Places of the slab may have been put into the map or freed meanwhile.
                     taken.clear();
@@ -102,10 +102,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         self.space.granules.borrow_mut().load(slab, &taken);
         Ok(())
-    }
-
-    fn changes_seen(&self) -> u64 {
-        self.log.borrow().serial
     }
 
     /// Places that thick volumes may still need.
