@@ -100,7 +100,7 @@ pub struct OpenPool<W: World> {
     closing: Cell<Option<&'static str>>,
     /// The member that an operator takes out just now.
     taking_out: Cell<Option<DiskId>>,
-    care: Care,
+    care: Care<W>,
     guarding: own::Guard,
     findings: Findings,
     map_repairs: maps::MapRepairs,
@@ -147,6 +147,29 @@ impl<W: World> GroupState<W> {
             returning: RefCell::default(),
             to_fill: RefCell::default(),
         }
+    }
+
+    /// Bytes of data in a stripe.
+    fn stripe_bytes(&self) -> u64 {
+        self.array.stripe_blocks() * u64::from(raid::BLOCK_BYTES)
+    }
+
+    /// Bytes of data in a stripe over one member more.
+    fn moved_stripe_bytes(&self) -> u64 {
+        self.stripe_bytes() + self.chunk.bytes()
+    }
+
+    /// Bytes that were written to its disks, or to that of this member, since they were opened.
+    fn written_bytes(&self, member: Option<u16>) -> u64 {
+        let slots = self.slots.borrow();
+        let wanted = slots.iter().zip(0..).filter(|(_, number)| member.is_none_or(|member| member == *number));
+        let disks = wanted.filter_map(|(slot, _)| slot.disk.as_ref());
+        disks.map(|disk| disk.device().device().counters().written_bytes).sum()
+    }
+
+    /// True from when a disk is to be one more member until the group is laid out over all of them.
+    fn is_widening(&self) -> bool {
+        self.joining.get() || self.array.status().reshape.is_some()
     }
 
     /// Where on a member's disk a block of its data lies that the array numbers so, in bytes.
@@ -213,7 +236,8 @@ impl<W: World> OpenPool<W> {
     ) -> Rc<Self> {
         let (groups, watches): (Vec<_>, Vec<_>) =
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
-        let (halt, parting, taking_out, care, guarding, findings, log, held) = Default::default();
+        let (halt, parting, taking_out, guarding, findings, log, held) = Default::default();
+        let care = Care::new(shard.world.clone());
         let (copies, closing) = (copy::Copies::default(), Cell::default());
         let (read_only, overtaken) = (OnceCell::new(), OnceCell::new());
         let map_repairs = maps::MapRepairs::default();

@@ -208,13 +208,13 @@ pub async fn send_copy<W: World>(
     let device = device.expect("it was offered, and is withdrawn only after this");
     let total = device.space().map_or(0, |space| space.mapped_bytes);
     let mut work = Work::new(WorkKind::Copy, shard.world.now(), total);
-    let mut gait = pool.gait();
+    let mut gait = pool.care.gait();
     state.tell(work.progress(shard.world.now()));
     let far = Far { shard: shard.clone(), home, target, id, geometry: device.geometry() };
     let progress = async |copied: Copied| {
         work.advance(shard.world.now(), copied.bytes);
         state.tell(work.progress(shard.world.now()));
-        pool.keep_pace(&mut gait, copied.bytes, total, |_| true).await;
+        pool.care.keep_pace(&mut gait, copied.bytes, total, |_| true).await;
         !state.is_cancelled()
     };
     let copied = {

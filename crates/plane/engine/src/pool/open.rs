@@ -400,7 +400,7 @@ impl<W: World> OpenPool<W> {
                     _ => {}
                 }
             }
-            if !record.clean || self.is_widening(number) {
+            if !record.clean || self.groups[number].is_widening() {
                 self.start_repair(number);
             }
         }

@@ -72,7 +72,7 @@ impl<W: World> OpenPool<W> {
             groups,
             log,
             spares: Vec::new(),
-            policy: PoolPolicy { repair: self.repair_policy(), ..PoolPolicy::default() },
+            policy: PoolPolicy { repair: self.care.repair_policy(), ..PoolPolicy::default() },
             weak_enclosures: Vec::new(),
             next_scrub: None,
             fenced: self.loss(),
@@ -148,7 +148,7 @@ impl<W: World> OpenPool<W> {
             members,
             rebuild,
             resync,
-            reshape: self.is_widening(number).then(|| self.reshape_work(number).progress(now)),
+            reshape: self.groups[number].is_widening().then(|| self.reshape_work(number).progress(now)),
             growth: self.growth(number, MemberSize::default()).ok().map(|(_, gain)| gain),
         }
     }
