@@ -360,7 +360,7 @@ pub async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(
     let pool = find(&shard, &name)?;
     let step = |step| pool.closing.set(Some(step));
     step("the work on its maps");
-    pool.stop_tending().await;
+    pool.care.space.chores.stop().await;
     step("its rebuild, resync or scrub");
     pool.stop_work().await;
     step("what its cache has to write");
@@ -430,11 +430,11 @@ pub async fn destroy<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result
         let message = format!("pool {name} has {volumes} volumes");
         return Err(Refusal::new(code::POOL_IN_USE, message, "delete its volumes first"));
     }
-    pool.stop_tending().await;
+    pool.care.space.chores.stop().await;
     pool.stop_work().await;
     pool.end_log().await;
     pool.parting.pull();
-    pool.stop_beating();
+    pool.guarding.end();
     let destroyed = pool.pool.clone().destroy().await;
     destroyed.map_err(|error| refusal(&error, &pool))?;
     part_with(&shard, pool).await;

@@ -84,7 +84,7 @@ pub async fn add_log<W: World>(shard: Rc<ShardContext<W>>, pool: Name, new: NewL
     let add = async |plan, _, labelling| pool.pool.write_log().add_group(plan, labelling).await;
     let place = pool.make_group(&group, new.force, add).await?;
     if let Err(refusal) = pool.make_log(place).await {
-        pool.drop_group_of_log(place, true).await?;
+        LogRemoval { pool: &pool, place, lost: true }.drop_group().await?;
         return Err(refusal);
     }
     let sentence = format!("pool {} has a log device of {} disks", pool.name, group.disks.len());
@@ -107,12 +107,13 @@ pub async fn remove_log<W: World>(
     let Some(place) = pool.pool.write_log().group().map(usize::from) else {
         return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {} has no log", pool.name), ""));
     };
-    pool.admit_removal(place, lost).await?;
+    let removal = LogRemoval { pool: &pool, place, lost };
+    removal.admit().await?;
     for unit in pool.units() {
         unit.set_log(None).await;
     }
     pool.end_log().await;
-    pool.drop_group_of_log(place, lost).await?;
+    removal.drop_group().await?;
     pool.raise(event::LOG_REMOVED, format!("pool {} has no log device any more", pool.name));
     let shown = if lost { pool.show_held().await } else { Vec::new() };
     Ok((pool.report(), shown))
@@ -125,67 +126,6 @@ impl<W: World> OpenPool<W> {
         units.values().filter(|unit| unit.name.pool() == Some(&self.name)).cloned().collect()
     }
 
-    /// Admits that the log goes: nobody is written back, and nobody waits for it unless that is given up.
-    async fn admit_removal(&self, place: usize, lost: bool) -> Result<(), Refusal> {
-        let is_lost = matches!(&*self.log.0.borrow(), Running::Lost { .. });
-        if lost && !is_lost {
-            let message = format!("the log of pool {} is not lost", self.name);
-            let hint = "write its volumes through, and leave --lost out";
-            return Err(Refusal::new(code::LOG_NOT_LOST, message, hint));
-        }
-        let in_use = |message: String, hint: String| Err(Refusal::new(code::LOG_IN_USE, message, hint));
-        let back = |unit: &&Rc<Unit<W>>| unit.policy().write == WritePolicy::Back || unit.is_written_back();
-        if let Some(unit) = self.units().iter().find(back) {
-            let message = format!("volume {} is written back through the log of pool {}", unit.name, self.name);
-            return in_use(
-                message,
-                format!("write it through first: blockyard volume set {} --write-policy through", unit.name),
-            );
-        }
-        if let Some(waiting) = self.log_volumes().first().filter(|_| is_lost && !lost) {
-            let message = format!("volume {waiting} waits for what the log of pool {} holds of it", self.name);
-            let hint = format!(
-                "attach its disks and open the pool again; or give up what volumes acknowledged last: blockyard pool remove-log {} --lost",
-                self.name
-            );
-            return in_use(message, hint);
-        }
-        if self.groups.get(place).is_some_and(|group| group.repairing.get()) {
-            let message = format!("a disk of the log of pool {} is being filled", self.name);
-            return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild has ended"));
-        }
-        // All of them are written through, so nothing in it counts any more.
-        for volume in self.pool.write_log().record().filter(|_| !is_lost).map(|log| log.volumes).unwrap_or_default() {
-            self.pool.write_log().leave(volume).await.map_err(|error| refusal(&error, self))?;
-        }
-        Ok(())
-    }
-
-    /// The group of the log is nobody's, and its disks are free.
-    async fn drop_group_of_log(&self, place: usize, lost: bool) -> Result<(), Refusal> {
-        if let Some(group) = self.groups.get(place) {
-            // What is not written then was not needed any more.
-            if let Err(error) = group.array.close().await {
-                tracing::debug!(pool = %self.name, %error, "the array of a log that goes");
-            }
-            group.removed.set(true);
-            group.array.dismantle();
-            group.slots.borrow_mut().iter_mut().for_each(|slot| slot.disk = None);
-        }
-        if lost && let Some(volumes) = Some(self.log_volumes()).filter(|volumes| !volumes.is_empty()) {
-            let sentence = format!(
-                "the log of pool {} was given up; what these volumes had acknowledged last is lost: {}",
-                self.name,
-                first_few(volumes.iter(), 5)
-            );
-            self.raise(event::LOG_GIVEN_UP, sentence);
-        }
-        let removed =
-            if lost { self.pool.write_log().forget_group().await } else { self.pool.write_log().remove_group().await };
-        self.log.0.replace(Running::None);
-        removed.map(drop).map_err(|error| refusal(&error, self))
-    }
-
     /// There is an empty log on the group, and it is the pool's.
     pub(super) async fn make_log(self: &Rc<Self>, place: usize) -> Result<(), Refusal> {
         let failed = |error: &dyn std::fmt::Display| {
@@ -195,18 +135,13 @@ impl<W: World> OpenPool<W> {
         let log = LogId(id.as_u128());
         let _: Stable = WriteLog::format(&device, log).await.map_err(|error| failed(&error))?;
         self.pool.write_log().set(id).await.map_err(|error| refusal(&error, self))?;
-        let opened = WriteLog::open(device, log, self.shard.world.clone(), self.keeper(id)).await;
+        let opened = WriteLog::open(device, log, self.shard.world.clone(), Keeper::of(self, id)).await;
         let log = opened.map_err(|error| failed(&error))?.finish().await.map_err(|error| failed(&error))?;
         self.log.begin(id, log.clone());
         for unit in self.units() {
             unit.set_log(Some(log.clone())).await;
         }
         Ok(())
-    }
-
-    /// Who is told when the log `id` fails.
-    pub(super) fn keeper(self: &Rc<Self>, id: Uuid) -> Rc<dyn LogOwner> {
-        Rc::new(Keeper { pool: Rc::downgrade(self), id })
     }
 
     /// The volume may be acknowledged from the log.
@@ -291,6 +226,83 @@ impl<W: World> OpenPool<W> {
     }
 }
 
+/// A log device that goes, at which place among the groups, and whether what it holds is given up.
+struct LogRemoval<'a, W: World> {
+    pool: &'a Rc<OpenPool<W>>,
+    place: usize,
+    lost: bool,
+}
+
+impl<W: World> LogRemoval<'_, W> {
+    /// Admits that the log goes: nobody is written back, and nobody waits for it unless that is given up.
+    async fn admit(&self) -> Result<(), Refusal> {
+        let Self { place, lost, .. } = *self;
+        let is_lost = matches!(&*self.pool.log.0.borrow(), Running::Lost { .. });
+        if lost && !is_lost {
+            let message = format!("the log of pool {} is not lost", self.pool.name);
+            let hint = "write its volumes through, and leave --lost out";
+            return Err(Refusal::new(code::LOG_NOT_LOST, message, hint));
+        }
+        let in_use = |message: String, hint: String| Err(Refusal::new(code::LOG_IN_USE, message, hint));
+        let back = |unit: &&Rc<Unit<W>>| unit.policy().write == WritePolicy::Back || unit.is_written_back();
+        if let Some(unit) = self.pool.units().iter().find(back) {
+            let message = format!("volume {} is written back through the log of pool {}", unit.name, self.pool.name);
+            return in_use(
+                message,
+                format!("write it through first: blockyard volume set {} --write-policy through", unit.name),
+            );
+        }
+        if let Some(waiting) = self.pool.log_volumes().first().filter(|_| is_lost && !lost) {
+            let message = format!("volume {waiting} waits for what the log of pool {} holds of it", self.pool.name);
+            let hint = format!(
+                "attach its disks and open the pool again; or give up what volumes acknowledged last: blockyard pool remove-log {} --lost",
+                self.pool.name
+            );
+            return in_use(message, hint);
+        }
+        if self.pool.groups.get(place).is_some_and(|group| group.repairing.get()) {
+            let message = format!("a disk of the log of pool {} is being filled", self.pool.name);
+            return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild has ended"));
+        }
+        // All of them are written through, so nothing in it counts any more.
+        for volume in
+            self.pool.pool.write_log().record().filter(|_| !is_lost).map(|log| log.volumes).unwrap_or_default()
+        {
+            self.pool.pool.write_log().leave(volume).await.map_err(|error| refusal(&error, self.pool))?;
+        }
+        Ok(())
+    }
+
+    /// The group of the log is nobody's, and its disks are free.
+    async fn drop_group(&self) -> Result<(), Refusal> {
+        let Self { place, lost, .. } = *self;
+        if let Some(group) = self.pool.groups.get(place) {
+            // What is not written then was not needed any more.
+            if let Err(error) = group.array.close().await {
+                tracing::debug!(pool = %self.pool.name, %error, "the array of a log that goes");
+            }
+            group.removed.set(true);
+            group.array.dismantle();
+            group.slots.borrow_mut().iter_mut().for_each(|slot| slot.disk = None);
+        }
+        if lost && let Some(volumes) = Some(self.pool.log_volumes()).filter(|volumes| !volumes.is_empty()) {
+            let sentence = format!(
+                "the log of pool {} was given up; what these volumes had acknowledged last is lost: {}",
+                self.pool.name,
+                first_few(volumes.iter(), 5)
+            );
+            self.pool.raise(event::LOG_GIVEN_UP, sentence);
+        }
+        let removed = if lost {
+            self.pool.pool.write_log().forget_group().await
+        } else {
+            self.pool.pool.write_log().remove_group().await
+        };
+        self.pool.log.0.replace(Running::None);
+        removed.map(drop).map_err(|error| refusal(&error, self.pool))
+    }
+}
+
 /// The report of a group that has no array.
 fn absent(place: u16, record: &GroupRecord) -> Option<GroupReport> {
     let member = |(slot, member): (u16, &volume::MemberRecord)| MemberReport {
@@ -318,9 +330,16 @@ fn absent(place: u16, record: &GroupRecord) -> Option<GroupReport> {
 }
 
 /// Writes into the catalog what becomes of the log.
-struct Keeper<W: World> {
+pub(super) struct Keeper<W: World> {
     pool: Weak<OpenPool<W>>,
     id: Uuid,
+}
+
+impl<W: World> Keeper<W> {
+    /// Who is told when the log `id` fails.
+    pub(super) fn of(pool: &Rc<OpenPool<W>>, id: Uuid) -> Rc<dyn LogOwner> {
+        Rc::new(Self { pool: Rc::downgrade(pool), id })
+    }
 }
 
 impl<W: World> LogOwner for Keeper<W> {

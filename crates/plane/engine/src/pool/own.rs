@@ -56,6 +56,20 @@ pub(super) struct Guard {
     ended: Cell<bool>,
 }
 
+impl Guard {
+    /// The disk that joins the pool is behind its fence.
+    pub(super) fn cover<W: World>(&self, disk: &Disk<W>) {
+        if let Some(fence) = self.fence.get() {
+            disk.device().guard(fence);
+        }
+    }
+
+    /// Nobody is told any more whose the pool is.
+    pub(super) fn end(&self) {
+        self.ended.set(true);
+    }
+}
+
 /// A pool that is ours and not open yet: its members are told so until it is.
 pub(super) struct Beating<W: World> {
     shard: Rc<ShardContext<W>>,
@@ -196,23 +210,11 @@ impl<W: World> OpenPool<W> {
         self.admit_own("stop the node that uses its disks, and create the pool again")
     }
 
-    /// The disk that joins the pool is behind its fence.
-    pub(super) fn guard(&self, disk: &Disk<W>) {
-        if let Some(fence) = self.guarding.fence.get() {
-            disk.device().guard(fence);
-        }
-    }
-
     /// Nobody has the pool any more.
     pub(super) async fn let_go(&self) {
         self.guarding.ended.set(true);
         // A disk that does not answer any more holds nobody up; the next owner then watches.
         select(pin!(self.pool.ownership().release()), pin!(self.shard.world.sleep(LEASE))).await;
-    }
-
-    /// Nobody is told any more whose the pool is.
-    pub(super) fn stop_beating(&self) {
-        self.guarding.ended.set(true);
     }
 
     /// True when another node has the pool.
@@ -244,7 +246,7 @@ impl<W: World> OpenPool<W> {
             return;
         }
         for slot in self.slots() {
-            slot.disk.iter().for_each(|disk| self.guard(disk));
+            slot.disk.iter().for_each(|disk| self.guarding.cover(disk));
         }
         let (name, shard, closing) = (self.name.clone(), self.shard.clone(), fence.clone());
         let pool = Rc::downgrade(self);

@@ -33,15 +33,6 @@ impl Halt {
 }
 
 impl<W: World> OpenPool<W> {
-    /// The group was being written when the daemon ended: nobody reads now one copy and now another, and its parity
-    /// is computed again once repairs begin.
-    pub(super) fn suspect(&self, group: usize) {
-        self.groups[group].needs_resync.set(true);
-        for stripes in self.stripes_in_use(group) {
-            self.groups[group].array.mark_suspect(stripes);
-        }
-    }
-
     /// What there is to repair in the group is repaired, one thing after the other, while it serves.
     pub(super) fn start_repair(self: &Rc<Self>, group: usize) {
         if self.groups[group].repairing.replace(true) {

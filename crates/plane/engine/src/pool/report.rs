@@ -1,5 +1,6 @@
 //! How the pools of this shard are.
 
+use super::grow::Growth;
 use super::work::{Work, WorkKind};
 use super::{GroupState, OpenPool, Slot};
 use crate::shard_context::ShardContext;
@@ -149,7 +150,7 @@ impl<W: World> OpenPool<W> {
             rebuild,
             resync,
             reshape: self.groups[number].is_widening().then(|| self.reshape_work(number).progress(now)),
-            growth: self.growth(number, MemberSize::default()).ok().map(|(_, gain)| gain),
+            growth: Growth { pool: self, group: number }.room(MemberSize::default()).ok().map(|(_, gain)| gain),
         }
     }
 

@@ -5,10 +5,11 @@
 //! taken back out of the catalog.
 
 use super::care::{Care, Gait};
-use super::grow::number;
+use super::grow::{Growth, number};
 use super::overwrite::Overwriting;
 use super::rebuild::GroupRepair;
 use super::refusals::{grow_refusal, refusal};
+use super::rejoin::Place;
 use super::work::{Work, WorkKind};
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
 use crate::array::{self, Disk};
@@ -53,7 +54,7 @@ pub async fn add_member<W: World>(
         let refusal = refusal(&error, &pool);
         Refusal { message: format!("disk {}: {}", candidate.name, refusal.message), ..refusal }
     })?;
-    pool.guard(&disk);
+    pool.guarding.cover(&disk);
     let state = &pool.groups[group];
     state.slots.borrow_mut().push(Slot::of(id, &candidate, &disk));
     state.joining.set(true);
@@ -157,7 +158,7 @@ impl<W: World> GroupRepair<W> {
         for (member, disk) in state.returning.take() {
             // Somebody else may have its place by now.
             if self.pool.member_state(group, member) == MemberState::Missing {
-                self.pool.let_return(group, member, &disk).await;
+                Place { pool: &self.pool, group, member }.let_return(&disk).await;
             }
         }
         true
@@ -224,7 +225,7 @@ impl<W: World> GroupRepair<W> {
             return false;
         }
         // Opening the pool again does it where this fails.
-        if let Err(refusal) = self.pool.take_room(group).await {
+        if let Err(refusal) = (Growth { pool: &self.pool, group }).take_room().await {
             tracing::error!(pool = %name, group, %refusal, "what a group has gained cannot be given out");
         }
         let gained = Size::new(self.pool.pool.status().bytes - before).iec();
