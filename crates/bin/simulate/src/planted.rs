@@ -2,7 +2,8 @@
 //!
 //! The product itself stays as it is. Its world is bent instead: what it writes to a disk is lost on the way,
 //! what it answers to a host is altered. To its disks and to its hosts that looks exactly like a product
-//! with the bug. One more bug is one more line in [`Planted::TABLE`], and what it does in `disk` or `wire`.
+//! with the bug. One more bug is one more line in [`Planted::TABLE`] and in
+//! [`Planted::profile`], and what it does in `disk` or `wire`.
 
 mod disk;
 mod stream;
@@ -11,7 +12,6 @@ mod world;
 
 pub(crate) use world::BentWorld;
 
-use crate::Profile;
 use crate::chance::Chance;
 use sim::Sim;
 use std::cell::{Cell, RefCell};
@@ -110,38 +110,38 @@ struct Answered {
 }
 
 impl Planted {
-    /// Every bug, its name, and whose runs find it.
-    const TABLE: [(Self, &'static str, Profile); 30] = [
-        (Self::FlushSkipped, "flush-skipped", Profile::PowerCut),
-        (Self::FlushNotAwaited, "flush-not-awaited", Profile::PowerCut),
-        (Self::WriteNotAwaited, "write-not-awaited", Profile::PowerCut),
-        (Self::WriteLost, "write-lost", Profile::PowerCut),
-        (Self::WriteElsewhere, "write-elsewhere", Profile::PowerCut),
-        (Self::WriteHalf, "write-half", Profile::PowerCut),
-        (Self::WriteTwice, "write-twice", Profile::PowerCut),
-        (Self::WriteErrorHidden, "write-error-hidden", Profile::Disks),
-        (Self::ReadOld, "read-old", Profile::PowerCut),
-        (Self::ReadErrorIsZeros, "read-error-is-zeros", Profile::Disks),
-        (Self::ZerosSkipped, "zeros-skipped", Profile::Disks),
-        (Self::RebuildLeavesGaps, "rebuild-leaves-gaps", Profile::Disks),
-        (Self::CatalogLost, "catalog-lost", Profile::PowerCut),
-        (Self::RefusalNotTold, "refusal-not-told", Profile::Refusing),
-        (Self::CatalogInOneSlot, "catalog-in-one-slot", Profile::Disks),
-        (Self::LabelsLost, "labels-lost", Profile::PowerCut),
-        (Self::LogWriteLost, "log-write-lost", Profile::WriteBack),
-        (Self::NewRoomLost, "new-room-lost", Profile::Growth),
-        (Self::ReadsAnotherBlock, "reads-another-block", Profile::Network),
-        (Self::WritesAnotherBlock, "writes-another-block", Profile::Network),
-        (Self::WriteSameStopsEarly, "write-same-stops-early", Profile::Network),
-        (Self::AbortEndsMore, "abort-ends-more", Profile::Network),
-        (Self::AbortEndsLater, "abort-ends-later", Profile::Network),
-        (Self::ErrorHidden, "error-hidden", Profile::Network),
-        (Self::RefusalHidden, "refusal-hidden", Profile::Full),
-        (Self::MiscompareHidden, "miscompare-hidden", Profile::Network),
-        (Self::ResponseTwice, "response-twice", Profile::Network),
-        (Self::DataInRepeated, "data-in-repeated", Profile::Network),
-        (Self::CapacityWrong, "capacity-wrong", Profile::Network),
-        (Self::CacheOutlivesRestart, "cache-outlives-restart", Profile::PowerCut),
+    /// Every bug and its name.
+    const TABLE: [(Self, &'static str); 30] = [
+        (Self::FlushSkipped, "flush-skipped"),
+        (Self::FlushNotAwaited, "flush-not-awaited"),
+        (Self::WriteNotAwaited, "write-not-awaited"),
+        (Self::WriteLost, "write-lost"),
+        (Self::WriteElsewhere, "write-elsewhere"),
+        (Self::WriteHalf, "write-half"),
+        (Self::WriteTwice, "write-twice"),
+        (Self::WriteErrorHidden, "write-error-hidden"),
+        (Self::ReadOld, "read-old"),
+        (Self::ReadErrorIsZeros, "read-error-is-zeros"),
+        (Self::ZerosSkipped, "zeros-skipped"),
+        (Self::RebuildLeavesGaps, "rebuild-leaves-gaps"),
+        (Self::CatalogLost, "catalog-lost"),
+        (Self::RefusalNotTold, "refusal-not-told"),
+        (Self::CatalogInOneSlot, "catalog-in-one-slot"),
+        (Self::LabelsLost, "labels-lost"),
+        (Self::LogWriteLost, "log-write-lost"),
+        (Self::NewRoomLost, "new-room-lost"),
+        (Self::ReadsAnotherBlock, "reads-another-block"),
+        (Self::WritesAnotherBlock, "writes-another-block"),
+        (Self::WriteSameStopsEarly, "write-same-stops-early"),
+        (Self::AbortEndsMore, "abort-ends-more"),
+        (Self::AbortEndsLater, "abort-ends-later"),
+        (Self::ErrorHidden, "error-hidden"),
+        (Self::RefusalHidden, "refusal-hidden"),
+        (Self::MiscompareHidden, "miscompare-hidden"),
+        (Self::ResponseTwice, "response-twice"),
+        (Self::DataInRepeated, "data-in-repeated"),
+        (Self::CapacityWrong, "capacity-wrong"),
+        (Self::CacheOutlivesRestart, "cache-outlives-restart"),
     ];
 
     /// All of them.
@@ -149,18 +149,12 @@ impl Planted {
         Self::TABLE.into_iter().map(|(bug, ..)| bug)
     }
 
-    /// Whose runs find it.
-    #[must_use]
-    pub fn profile(self) -> Profile {
-        self.row().2
-    }
-
     /// True when it shows in what hosts are told, false when in what disks are.
     fn is_on_the_wire(self) -> bool {
         self as usize >= Self::ReadsAnotherBlock as usize
     }
 
-    fn row(self) -> (Self, &'static str, Profile) {
+    fn row(self) -> (Self, &'static str) {
         Self::TABLE.into_iter().find(|(bug, ..)| *bug == self).expect("every bug has a row")
     }
 }
@@ -175,9 +169,9 @@ impl FromStr for Planted {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::TABLE.into_iter().find(|(_, name, _)| *name == text);
+        let found = Self::TABLE.into_iter().find(|(_, name)| *name == text);
         found.map(|(bug, ..)| bug).ok_or_else(|| {
-            let names: Vec<&str> = Self::TABLE.iter().map(|(_, name, _)| *name).collect();
+            let names: Vec<&str> = Self::TABLE.iter().map(|(_, name)| *name).collect();
             format!("{text} is none of {}", names.join(", "))
         })
     }

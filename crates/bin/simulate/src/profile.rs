@@ -11,6 +11,7 @@ mod write_back;
 
 pub(crate) use power_cut::volumes as power_cut_volumes;
 
+use crate::planted::Planted;
 use crate::stage::{Judged, Stage};
 use model::Order;
 use std::fmt;
@@ -87,5 +88,44 @@ impl FromStr for Profile {
     fn from_str(text: &str) -> Result<Self, String> {
         let known = Self::ALL.into_iter().find(|profile| profile.to_string() == text);
         known.ok_or_else(|| format!("{text} is none of {}", Self::ALL.map(|profile| profile.to_string()).join(", ")))
+    }
+}
+
+impl Planted {
+    /// Whose runs find the bug.
+    #[must_use]
+    pub fn profile(self) -> Profile {
+        match self {
+            Self::FlushSkipped
+            | Self::FlushNotAwaited
+            | Self::WriteNotAwaited
+            | Self::WriteLost
+            | Self::WriteElsewhere
+            | Self::WriteHalf
+            | Self::WriteTwice
+            | Self::ReadOld
+            | Self::CatalogLost
+            | Self::LabelsLost
+            | Self::CacheOutlivesRestart => Profile::PowerCut,
+            Self::WriteErrorHidden
+            | Self::ReadErrorIsZeros
+            | Self::ZerosSkipped
+            | Self::RebuildLeavesGaps
+            | Self::CatalogInOneSlot => Profile::Disks,
+            Self::RefusalNotTold => Profile::Refusing,
+            Self::LogWriteLost => Profile::WriteBack,
+            Self::NewRoomLost => Profile::Growth,
+            Self::ReadsAnotherBlock
+            | Self::WritesAnotherBlock
+            | Self::WriteSameStopsEarly
+            | Self::AbortEndsMore
+            | Self::AbortEndsLater
+            | Self::ErrorHidden
+            | Self::MiscompareHidden
+            | Self::ResponseTwice
+            | Self::DataInRepeated
+            | Self::CapacityWrong => Profile::Network,
+            Self::RefusalHidden => Profile::Full,
+        }
     }
 }

@@ -7,7 +7,6 @@ mod tag;
 
 pub use tag::{AsSet, Changed, Tagged, tag_of};
 
-use crate::routes::row_of_path;
 use crate::row::{Question, Row};
 use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
 use axum::http::{HeaderMap, Method, StatusCode};
@@ -29,6 +28,7 @@ pub const REPLAYED: &str = "idempotent-replayed";
 #[derive(Clone)]
 pub struct Keeping {
     control: Arc<Control>,
+    table: &'static [Row],
     /// Held alone by a change that must find things as its asker saw them, by other changes together.
     changes: Arc<RwLock<()>>,
     replays: Arc<Replays>,
@@ -36,8 +36,8 @@ pub struct Keeping {
 
 impl Keeping {
     /// Nobody has asked yet.
-    pub fn new(control: Arc<Control>) -> Self {
-        Self { control, changes: Arc::default(), replays: Arc::default() }
+    pub fn new(control: Arc<Control>, table: &'static [Row]) -> Self {
+        Self { control, table, changes: Arc::default(), replays: Arc::default() }
     }
 
     /// The answer to a question that was routed to `row`; `caller` tells whose keys are whose.
@@ -78,7 +78,7 @@ impl Keeping {
 
     /// Makes the change; with its answer comes what it has changed, where what is at the path can be looked at.
     async fn make(&self, row: &'static Row, question: Question) -> Result<Response, Refusal> {
-        let look = row_of_path(&Method::GET, row.path).filter(|look| look.is_tagged);
+        let look = row_of_path(self.table, row.path).filter(|look| look.is_tagged);
         let Some(look) = look else { return row.answer(self.control.clone(), question).await };
         let same = question.of_same_name();
         // What cannot be looked at is not there, or is put right by the change.
@@ -103,7 +103,7 @@ impl Keeping {
 
     /// Admits a change of what has one of these tags.
     async fn admit_as_seen(&self, row: &Row, question: &Question, wanted: &[String]) -> Result<(), Refusal> {
-        let look = look_of(row).ok_or_else(|| {
+        let look = look_of(self.table, row).ok_or_else(|| {
             let message = format!("what {} {} changes has no tag", row.method, row.path);
             Refusal::new(code::CHANGED_SINCE, message, "ask without If-Match")
         })?;
@@ -120,16 +120,21 @@ impl Keeping {
 
 /// The row whose answer has the tag of what `row` changes: the one at its path, or at the nearest one that its path lies below. `POST
 /// /disks/{name}/fail` changes the disk that `GET /disks/{name}` shows.
-pub fn look_of(row: &Row) -> Option<&'static Row> {
+pub fn look_of(table: &'static [Row], row: &Row) -> Option<&'static Row> {
     let mut path = row.path;
     loop {
-        let look = row_of_path(&Method::GET, path).filter(|look| look.is_tagged);
+        let look = row_of_path(table, path).filter(|look| look.is_tagged);
         if look.is_some() {
             return look;
         }
         // Without a name there is nothing of which it could be a part.
         path = path.rsplit_once('/').map(|(above, _)| above).filter(|above| above.contains('{'))?;
     }
+}
+
+/// The row of `table` that shows what is at this path, as rows write it.
+fn row_of_path(table: &'static [Row], path: &str) -> Option<&'static Row> {
+    table.iter().find(|row| row.method == Method::GET && row.path == path)
 }
 
 /// The answer, or that it is the one that is known.

@@ -5,20 +5,19 @@ mod schemas;
 pub use schemas::{Schemas, Told};
 
 use crate::keeping::look_of;
-use crate::routes::table;
+use crate::problem::ProblemDocument;
 use crate::row::{Row, SCHEMA, Taken};
 use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
-/// The description of every row of the table.
-#[must_use]
-pub fn document() -> Value {
+/// The description of every row of `table`.
+pub fn document(table: &'static [Row]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
-    for row in table() {
+    for row in table {
         let path = paths.entry(templated(&row.full_path())).or_insert_with(|| json!({}));
         if let Some(path) = path.as_object_mut() {
-            path.insert(row.method.as_str().to_lowercase(), operation(row, &mut schemas));
+            path.insert(row.method.as_str().to_lowercase(), operation(table, row, &mut schemas));
         }
     }
     let problem = schemas.told::<ProblemDocument>();
@@ -39,51 +38,21 @@ pub fn document() -> Value {
     document
 }
 
-/// The description as it is checked in.
-#[must_use]
-pub fn text() -> String {
-    let text = serde_json::to_string_pretty(&document()).expect("values are said in JSON");
-    text + "\n"
-}
-
-/// A refusal as HTTP says it. *Source*: RFC 9457.
-#[derive(serde::Serialize, schemars::JsonSchema)]
-pub struct ProblemDocument {
-    /// `urn:blockyard:` and the code.
-    pub r#type: String,
-    /// What the code means, in general.
-    pub title: &'static str,
-    /// The status of the answer.
-    pub status: u16,
-    /// What is wrong, and what would be right, in one sentence.
-    pub detail: String,
-    /// Which rule, for scripts and for the manual.
-    pub code: model::Code,
-    /// What is wrong.
-    pub message: String,
-    /// What would be right. May be empty where nobody can tell.
-    pub hint: String,
-    /// The sessions that would end or lose access, where that is why.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub sessions: Vec<model::SessionLoss>,
-    /// The field of the request (of its body, or of its query where it has no body) that confirms the change when it is true.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub confirm: String,
-}
-
 /// `{*name}` as OpenAPI has it.
 fn templated(path: &str) -> String {
     path.replace("{*", "{")
 }
 
-fn operation(row: &Row, schemas: &mut Schemas) -> Value {
+fn operation(table: &'static [Row], row: &Row, schemas: &mut Schemas) -> Value {
+    // A change of what has a tag can be asked for on a condition.
+    let is_conditional = !row.looks() && look_of(table, row).is_some();
     let taken = (row.takes)(schemas);
     let good = good(row, (row.tells)(schemas));
     let mut responses = json!({ row.status.as_str(): good });
     if row.is_tagged {
         responses["304"] = json!({ "description": "It has a tag that is known." });
     }
-    for (status, name) in refusals(row, &taken) {
+    for (status, name) in refusals(row, &taken, is_conditional) {
         responses[status.as_str()] = json!({ "$ref": format!("#/components/responses/{name}") });
     }
     let mut operation = json!({
@@ -92,7 +61,7 @@ fn operation(row: &Row, schemas: &mut Schemas) -> Value {
         "tags": [tag(row)],
         "x-role": row.role,
         "x-scope": row.scope,
-        "parameters": parameters(row, &taken),
+        "parameters": parameters(row, &taken, is_conditional),
         "responses": responses,
     });
     if let Some(body) = taken.body {
@@ -149,7 +118,7 @@ fn tag(row: &Row) -> &str {
     row.path.split('/').nth(1).unwrap_or_default()
 }
 
-fn parameters(row: &Row, taken: &Taken) -> Vec<Value> {
+fn parameters(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<Value> {
     let named = row.path.find('{').map(|at| row.path[at..].trim_start_matches(['{', '*']));
     let name = named.and_then(|rest| rest.split('}').next()).zip(taken.name.as_ref());
     let in_path = name.map(|(name, schema)| json!({ "name": name, "in": "path", "required": true, "schema": schema }));
@@ -158,15 +127,15 @@ fn parameters(row: &Row, taken: &Taken) -> Vec<Value> {
         .iter()
         .map(|(name, schema, required)| json!({ "name": name, "in": "query", "required": required, "schema": schema }));
     let header = |(name, what): (&str, &str)| json!({ "name": name, "in": "header", "required": false, "description": what, "schema": { "type": "string" } });
-    in_path.into_iter().chain(in_query).chain(headers(row).into_iter().map(header)).collect()
+    in_path.into_iter().chain(in_query).chain(headers(row, is_conditional).into_iter().map(header)).collect()
 }
 
 /// The headers that a row minds, and what they do.
-fn headers(row: &Row) -> Vec<(&'static str, &'static str)> {
+fn headers(row: &Row, is_conditional: bool) -> Vec<(&'static str, &'static str)> {
     let mut headers = Vec::new();
     if row.is_tagged {
         headers.push(("If-None-Match", "Tags that are known: 304 when it has one of them."));
-    } else if can_be_conditional(row) {
+    } else if is_conditional {
         headers.push(("If-Match", "Tags of it, as it was seen: 412 when it has none of them any more."));
     }
     if row.method == Method::POST && !row.is_secret {
@@ -182,13 +151,8 @@ fn has_tag(row: &Row) -> bool {
     row.is_tagged || row.method == Method::PATCH || row.method == Method::PUT
 }
 
-/// True for a change of what has a tag.
-fn can_be_conditional(row: &Row) -> bool {
-    !row.looks() && look_of(row).is_some()
-}
-
 /// The refusals that can come of a row, by status.
-fn refusals(row: &Row, taken: &Taken) -> Vec<(StatusCode, &'static str)> {
+fn refusals(row: &Row, taken: &Taken, is_conditional: bool) -> Vec<(StatusCode, &'static str)> {
     let changes = row.method != Method::GET;
     let asks = taken.name.is_some() || taken.body.is_some() || !taken.query.is_empty();
     let may =
@@ -199,7 +163,7 @@ fn refusals(row: &Row, taken: &Taken) -> Vec<(StatusCode, &'static str)> {
         may(StatusCode::FORBIDDEN, true),
         may(StatusCode::NOT_FOUND, asks),
         may(StatusCode::CONFLICT, changes || taken.name.is_some()),
-        may(StatusCode::PRECONDITION_FAILED, can_be_conditional(row)),
+        may(StatusCode::PRECONDITION_FAILED, is_conditional),
         may(StatusCode::PAYLOAD_TOO_LARGE, true),
         may(StatusCode::UNSUPPORTED_MEDIA_TYPE, taken.body.is_some()),
         may(StatusCode::UNPROCESSABLE_ENTITY, true),

@@ -1,6 +1,5 @@
 //! A refusal as HTTP says it.
 
-use crate::openapi::ProblemDocument;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use model::{Kind, Refusal, code};
@@ -75,4 +74,29 @@ impl IntoResponse for Problem {
         response.extensions_mut().insert(remembered);
         response
     }
+}
+
+/// A refusal as HTTP says it. *Source*: RFC 9457.
+#[derive(serde::Serialize, schemars::JsonSchema)]
+pub struct ProblemDocument {
+    /// `urn:blockyard:` and the code.
+    pub r#type: String,
+    /// What the code means, in general.
+    pub title: &'static str,
+    /// The status of the answer.
+    pub status: u16,
+    /// What is wrong, and what would be right, in one sentence.
+    pub detail: String,
+    /// Which rule, for scripts and for the manual.
+    pub code: model::Code,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right. May be empty where nobody can tell.
+    pub hint: String,
+    /// The sessions that would end or lose access, where that is why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sessions: Vec<model::SessionLoss>,
+    /// The field of the request (of its body, or of its query where it has no body) that confirms the change when it is true.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub confirm: String,
 }

@@ -22,7 +22,8 @@ mod volumes;
 
 use crate::Problem;
 use crate::keeping::Keeping;
-use crate::row::{Question, Row};
+use crate::openapi;
+use crate::row::{Asker, Question, Row};
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, MatchedPath, Request, State};
 use axum::http::header::ALLOW;
@@ -32,6 +33,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, MethodRouter};
 use control::Control;
 use model::{Refusal, code};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -72,6 +74,19 @@ pub fn table() -> &'static [Row] {
     &TABLE
 }
 
+/// The description of every row of the table.
+#[must_use]
+pub fn document() -> Value {
+    openapi::document(table())
+}
+
+/// The description as it is checked in.
+#[must_use]
+pub fn description() -> String {
+    let text = serde_json::to_string_pretty(&document()).expect("values are said in JSON");
+    text + "\n"
+}
+
 /// The row of a request that was routed; none where no row is.
 #[must_use]
 pub fn row_of(method: &Method, path: &str) -> Option<&'static Row> {
@@ -80,15 +95,6 @@ pub fn row_of(method: &Method, path: &str) -> Option<&'static Row> {
     let path = if AT_ROOT.contains(&path) { format!("{}{path}", crate::row::BASE) } else { path.to_owned() };
     FOUND.iter().find(|((at, by), _)| *at == path && *by == method).map(|(_, row)| *row)
 }
-
-/// The row with this method at this path, as rows write it.
-pub(crate) fn row_of_path(method: &Method, path: &str) -> Option<&'static Row> {
-    table().iter().find(|row| row.method == *method && row.path == path)
-}
-
-/// Who has asked: the keys of one asker are not those of another. Put into requests before they come to their row.
-#[derive(Clone, Debug)]
-pub struct Asker(pub String);
 
 /// The whole API over `control`, for whoever was admitted.
 pub fn router(control: Arc<Control>) -> Router {
@@ -105,7 +111,7 @@ pub fn router(control: Arc<Control>) -> Router {
         }
     }
     let routed = paths.into_iter().fold(Router::new(), |router, (path, methods)| router.route(&path, methods));
-    routed.with_state(Keeping::new(control)).fallback(no_route).method_not_allowed_fallback(no_method)
+    routed.with_state(Keeping::new(control, table())).fallback(no_route).method_not_allowed_fallback(no_method)
 }
 
 /// The router, whose requests carry their row from here on: what is layered inside can judge it.

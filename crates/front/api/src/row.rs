@@ -505,3 +505,7 @@ fn said<T: Serialize>(status: StatusCode, whole: Whole<T>) -> Result<Response, R
     })?;
     Ok((status, [(CONTENT_TYPE, "application/json")], text).into_response())
 }
+
+/// Who has asked: the keys of one asker are not those of another. Put into requests before they come to their row.
+#[derive(Clone, Debug)]
+pub struct Asker(pub String);

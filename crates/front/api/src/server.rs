@@ -3,17 +3,15 @@
 use crate::audit::{Audit, Forward};
 use crate::gate::Door;
 use crate::log::LastLines;
+use crate::peer::Peer;
 use crate::people::People;
 use crate::routes;
 use crate::web::{Web, WebOptions};
-use axum::extract::connect_info::Connected;
 use axum::middleware;
-use axum::serve::IncomingStream;
 use control::Control;
 use model::{Refusal, code};
 use std::fs;
 use std::future::Future;
-use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -160,20 +158,5 @@ impl Drop for Listening {
     fn drop(&mut self) {
         // Without the file nobody is misled; with it the next start removes it.
         let _ = fs::remove_file(&self.path);
-    }
-}
-
-/// Who is at the other end, before it has proven anything.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Peer {
-    /// A process of this machine, whose user the kernel knows.
-    Local(Option<u32>),
-    /// Somebody in the network.
-    Remote(SocketAddr),
-}
-
-impl Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self::Local(stream.io().peer_cred().ok().map(|peer| peer.uid()))
     }
 }

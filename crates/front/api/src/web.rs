@@ -13,7 +13,7 @@ pub use certificate::Source;
 pub use names::is_host_name;
 
 use crate::console;
-use crate::server::Peer;
+use crate::peer::Peer;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;

@@ -17,8 +17,8 @@ use crate::homes::{VolumeHome, VolumeHomes};
 use crate::pool::Taking;
 use crate::shard_context::ShardContext;
 use copies::Copies;
-use disks::KnownDisk;
-use model::{Call, DiskName, Name, NodeIdentity, Order, PoolId, Refusal, Report, Secret, code};
+use disks::KnownDisks;
+use model::{Call, Name, NodeIdentity, Order, PoolId, Refusal, Report, Secret, code};
 use openings::Openings;
 use shard::World;
 use shard::mailbox::{self, Receiver};
@@ -29,7 +29,7 @@ use std::rc::Rc;
 /// What the conductor knows: where everything has its home.
 pub struct Conductor<W: World> {
     shard: Rc<ShardContext<W>>,
-    disks: RefCell<BTreeMap<DiskName, KnownDisk>>,
+    disks: KnownDisks,
     pools: RefCell<BTreeMap<Name, PoolHome>>,
     volumes: VolumeHomes,
     front: Rc<dyn FrontEnd>,
@@ -104,7 +104,7 @@ impl<W: World> Conductor<W> {
         Self {
             started: shard.world.now(),
             shard,
-            disks: RefCell::default(),
+            disks: KnownDisks::default(),
             pools: RefCell::default(),
             volumes,
             front,

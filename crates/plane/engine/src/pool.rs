@@ -100,7 +100,7 @@ pub struct OpenPool<W: World> {
     closing: Cell<Option<&'static str>>,
     /// The member that an operator takes out just now.
     taking_out: Cell<Option<DiskId>>,
-    care: Care,
+    care: Care<W>,
     guarding: own::Guard,
     findings: Findings,
     map_repairs: maps::MapRepairs,
@@ -147,6 +147,29 @@ impl<W: World> GroupState<W> {
             returning: RefCell::default(),
             to_fill: RefCell::default(),
         }
+    }
+
+    /// Bytes of data in a stripe.
+    fn stripe_bytes(&self) -> u64 {
+        self.array.stripe_blocks() * u64::from(raid::BLOCK_BYTES)
+    }
+
+    /// Bytes of data in a stripe over one member more.
+    fn moved_stripe_bytes(&self) -> u64 {
+        self.stripe_bytes() + self.chunk.bytes()
+    }
+
+    /// Bytes that were written to its disks, or to that of this member, since they were opened.
+    fn written_bytes(&self, member: Option<u16>) -> u64 {
+        let slots = self.slots.borrow();
+        let wanted = slots.iter().zip(0..).filter(|(_, number)| member.is_none_or(|member| member == *number));
+        let disks = wanted.filter_map(|(slot, _)| slot.disk.as_ref());
+        disks.map(|disk| disk.device().device().counters().written_bytes).sum()
+    }
+
+    /// True from when a disk is to be one more member until the group is laid out over all of them.
+    fn is_widening(&self) -> bool {
+        self.joining.get() || self.array.status().reshape.is_some()
     }
 
     /// Where on a member's disk a block of its data lies that the array numbers so, in bytes.
@@ -213,7 +236,8 @@ impl<W: World> OpenPool<W> {
     ) -> Rc<Self> {
         let (groups, watches): (Vec<_>, Vec<_>) =
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
-        let (halt, parting, taking_out, care, guarding, findings, log, held) = Default::default();
+        let (halt, parting, taking_out, guarding, findings, log, held) = Default::default();
+        let care = Care::new(shard.world.clone());
         let (copies, closing) = (copy::Copies::default(), Cell::default());
         let (read_only, overtaken) = (OnceCell::new(), OnceCell::new());
         let map_repairs = maps::MapRepairs::default();
@@ -239,7 +263,7 @@ impl<W: World> OpenPool<W> {
         });
         watches.iter().for_each(|watch| watch.bind(&pool));
         pool.hear_of_failures();
-        pool.pool.spare_members(open::survives, pause_on(&shard.world));
+        pool.pool.members().spare(open::survives, pause_on(&shard.world));
         pool.pool.carry_on_with(spawn_on(&shard.world));
         pool.watch_maps();
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
@@ -262,7 +286,7 @@ impl<W: World> OpenPool<W> {
         let name = self.disk_name(group, member);
         tracing::error!(pool = %self.name, group, disk = name, %error, "a member has failed and is not used any more");
         self.tell_of_failure(group, member, error);
-        match self.pool.set_member_state(disk, volume::MemberState::Failed).await {
+        match self.pool.members().set_state(disk, volume::MemberState::Failed).await {
             Ok(()) => Ok(Stable::attest()),
             Err(refusal) => {
                 tracing::error!(pool = %self.name, %refusal, "a failed member could not be recorded; the group stops");
@@ -336,7 +360,7 @@ pub async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(
     let pool = find(&shard, &name)?;
     let step = |step| pool.closing.set(Some(step));
     step("the work on its maps");
-    pool.stop_tending().await;
+    pool.care.space.chores.stop().await;
     step("its rebuild, resync or scrub");
     pool.stop_work().await;
     step("what its cache has to write");
@@ -406,11 +430,11 @@ pub async fn destroy<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result
         let message = format!("pool {name} has {volumes} volumes");
         return Err(Refusal::new(code::POOL_IN_USE, message, "delete its volumes first"));
     }
-    pool.stop_tending().await;
+    pool.care.space.chores.stop().await;
     pool.stop_work().await;
     pool.end_log().await;
     pool.parting.pull();
-    pool.stop_beating();
+    pool.guarding.end();
     let destroyed = pool.pool.clone().destroy().await;
     destroyed.map_err(|error| refusal(&error, &pool))?;
     part_with(&shard, pool).await;

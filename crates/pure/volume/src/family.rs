@@ -6,6 +6,7 @@ pub(crate) mod check;
 mod checkpoint;
 mod clean;
 mod commit;
+mod data;
 mod discard;
 mod dump;
 mod eras;
@@ -15,7 +16,6 @@ pub(crate) mod fuzzing;
 mod granules;
 mod head;
 mod layers;
-mod lease;
 mod lineage;
 mod lookup;
 mod meta;
@@ -23,33 +23,38 @@ mod open;
 mod page_cache;
 mod page_space;
 mod parts;
+mod places;
 pub mod plan;
 mod read;
 mod remains;
 mod repair;
+mod space;
 mod write;
 
 pub(crate) use branch::Branch;
+pub(crate) use check::ConsistencyCheck;
+pub(crate) use dump::dump;
 pub(crate) use error::MapError;
 pub(crate) use granules::Places;
 pub(crate) use page_cache::PageCache;
-pub(crate) use remains::Losses;
+pub(crate) use remains::Remains;
+pub(crate) use repair::Repair;
 
-use crate::catalog::{BranchRecord, DeadRange, Parent};
-use crate::crypt::Cover;
+use crate::catalog::{BranchRecord, DeadRange};
 use crate::maplog::Record;
 use crate::pool::{Families, Shared};
 use crate::store::Change;
 use crate::tree::{Key, Place, Root};
 use block::BlockDevice;
-use eras::Eras;
-use granules::Granules;
+use branch::Branches;
+use data::Data;
 use head::Head;
 use layers::Layers;
 use meta::Meta;
 use shard::{RangeLocks, SingleFlight};
+use space::Space;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
@@ -88,28 +93,24 @@ pub(crate) struct Family<D, G> {
     families: Weak<Families<D, G>>,
     pub(crate) id: Uuid,
     pub(crate) granule_blocks: u32,
-    /// How its data lies.
-    cover: RefCell<Cover>,
-    /// By group.
-    slab_blocks: RefCell<Vec<u32>>,
     tuning: Tuning,
+    pub(crate) branches: Branches,
+    /// Its granules on the groups.
+    pub(crate) data: Data<D, G>,
+    /// Its slabs, and what is free in them.
+    pub(crate) space: Space<D, G>,
     meta: Meta<D, G>,
     head: RefCell<Head>,
     formatted: Cell<bool>,
     layers: RefCell<Layers>,
     root: Cell<Option<Root>>,
     log: RefCell<Log>,
-    pub(crate) granules: RefCell<Granules>,
-    /// Places that are free once an era is past.
-    quarantine: RefCell<VecDeque<(u64, Vec<Place>)>>,
     /// Keys that the layers may have and the tree has not: of changes since the last checkpoint began, and before.
     grown: Cell<(u64, u64)>,
     /// Versions with data of the whole family.
     pub(crate) allocated: Cell<u64>,
     /// The counters as the tree has them.
     counters: RefCell<BTreeMap<Key, u64>>,
-    branches: RefCell<BTreeMap<u32, Rc<Branch>>>,
-    pub(crate) eras: Eras,
     /// The era in which the pages were given up that the last checkpoint replaced.
     pages_era: Cell<Option<u64>>,
     /// Work in the background and looks at the whole map take turns.
@@ -122,10 +123,6 @@ pub(crate) struct Family<D, G> {
     is_log_lost: Cell<bool>,
     /// True when the head behind the present one may be on the disks or not.
     is_head_doubtful: Cell<bool>,
-    /// The change of the catalog without which nothing newer may be committed.
-    needs: Cell<Option<Change>>,
-    /// Groups that hold data which no flush has covered, a bit each.
-    dirty: Cell<u64>,
 }
 
 /// The log of a family as it goes on.
@@ -149,64 +146,31 @@ struct Log {
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The branch with this number.
     pub(crate) fn branch(&self, number: u32) -> Option<Rc<Branch>> {
-        self.branches.borrow().get(&number).cloned()
-    }
-
-    /// The branch of the volume `id`.
-    pub(crate) fn branch_of(&self, id: Uuid) -> Option<Rc<Branch>> {
-        self.branches.borrow().values().find(|branch| branch.id == id).cloned()
+        self.branches.find(number)
     }
 
     pub(crate) fn branches(&self) -> Vec<Rc<Branch>> {
-        self.branches.borrow().values().cloned().collect()
-    }
-
-    fn parent(&self, branch: &Branch) -> Option<(Rc<Branch>, u64)> {
-        let Parent { branch, epoch } = branch.parent?;
-        Some((self.branch(branch).expect("a clone's origin is there as long as the clone"), epoch))
+        self.branches.all()
     }
 
     /// Nothing newer may be committed before `change` of the catalog is.
     pub(crate) fn need(&self, change: Change) {
-        self.needs.set(self.needs.get().max(Some(change)));
+        self.space.need(change);
     }
 
     /// The open family has the branches, epochs, snapshots and roll-backs that the catalog has.
     pub(crate) fn follow_catalog(&self) {
         self.shared.store.look(|catalog| {
-            let Some(record) = catalog.family(self.id) else { return };
-            let mut branches = self.branches.borrow_mut();
-            branches.retain(|number, _| record.branch(*number).is_some());
-            for branch in &record.branches {
-                match branches.get(&branch.number) {
-                    Some(open) => open.follow(branch),
-                    None => {
-                        branches.insert(branch.number, Rc::new(Branch::of(branch)));
-                    }
-                }
+            if let Some(record) = catalog.family(self.id) {
+                self.branches.follow(&record.branches);
             }
         });
     }
 
-    /// A group holds data that no flush has covered.
-    pub(crate) fn soil(&self, group: u16) {
-        self.dirty.set(self.dirty.get() | 1 << group);
-    }
-
     /// The family knows the groups that the pool has now; they may be longer, and there may be more.
     pub(crate) fn follow_groups(&self) {
-        *self.slab_blocks.borrow_mut() = self.shared.slab_blocks();
-        self.granules.borrow_mut().reshape(open::shapes(&self.shared, self.granule_blocks));
-    }
-
-    /// How its data lies.
-    pub(crate) fn cover(&self) -> Cover {
-        self.cover.borrow().clone()
-    }
-
-    /// Its data lies so from now on.
-    pub(crate) fn set_cover(&self, cover: Cover) {
-        self.cover.replace(cover);
+        self.data.follow_groups();
+        self.space.granules.borrow_mut().reshape(open::shapes(&self.shared, self.granule_blocks));
     }
 
     /// What stops writes to the family for good.
@@ -223,8 +187,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Bytes of the write that costs least: a whole stripe and a whole granule of the group where that is longest.
     pub(crate) fn optimal_bytes(&self) -> u32 {
-        let granules = self.granules.borrow();
-        let unit = (0..self.slab_blocks.borrow().len() as u16).map(|group| granules.unit(group)).max().unwrap_or(1);
+        let granules = self.space.granules.borrow();
+        let unit = (0..self.data.group_count()).map(|group| granules.unit(group)).max().unwrap_or(1);
         unit * self.granule_blocks * crate::layout::BLOCK_BYTES
     }
 }

@@ -54,8 +54,8 @@ pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
 pub use owner::Loss;
 pub use pool::{
-    CreatePool, Decayed, GroupPlan, GroupStatus, Labelling, NewDisk, Pool, PoolSpace, PoolStatus, VolumePlan,
-    VolumeStatus,
+    CreatePool, Decayed, GroupPlan, GroupStatus, Labelling, Members, NewDisk, Ownership, Pool, PoolSpace, PoolStatus,
+    VolumePlan, VolumeStatus, WriteLog,
 };
 pub use probe::{Contents, Probe, probe, wipe};
 pub use sectors::{Sectors, blocks_of_sectors};

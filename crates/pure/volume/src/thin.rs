@@ -65,7 +65,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
 
     /// True when what it holds is encrypted on the disks.
     pub fn is_encrypted(&self) -> bool {
-        !matches!(self.family.cover(), Cover::Plain)
+        !matches!(self.family.data.cover(), Cover::Plain)
     }
 
     /// True for a snapshot.

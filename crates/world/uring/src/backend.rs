@@ -3,22 +3,13 @@
 mod poll;
 mod workers;
 
-use crate::operation::{Done, Operation, Token};
+use crate::operation::{Done, Operation, Token, Wait};
 use crate::options::{Io, Options};
 use crate::sys::ring::Ring;
 use poll::Poller;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long a turn may sleep.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wait {
-    No,
-    AtMost(Duration),
-    Forever,
-}
 
 /// Carries operations to the kernel and back.
 pub(crate) enum Backend {

@@ -3,17 +3,15 @@
 mod fault;
 pub(crate) mod identity;
 mod open;
-mod orphans;
 mod pace;
 
 pub use identity::locate;
-pub(crate) use orphans::OrphanGuard;
 
 use crate::operation::{Landed, Operation, Token};
+use crate::orphans::Orphans;
 use crate::world::Inner;
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use fault::Faults;
-use orphans::Orphans;
 use pace::{Pace, Passage};
 use rustix::io::Errno;
 use std::future::poll_fn;

@@ -1,7 +1,7 @@
 //! The table of operations under way: who waits for each, and which have nobody left.
 
-use crate::disk::OrphanGuard;
 use crate::operation::{Landed, Token};
+use crate::orphans::OrphanGuard;
 use std::task::{Context, Poll, Waker};
 
 /// Operations by token. A token is free again when its operation has landed *and* somebody, or nobody

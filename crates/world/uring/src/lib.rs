@@ -8,6 +8,7 @@
 //! see [`Operation`](operation::Operation) and `sys::ring`, the only module with `unsafe`.
 
 mod backend;
+mod bell;
 mod clock;
 mod disk;
 mod flight;
@@ -16,6 +17,7 @@ mod links;
 mod net;
 mod operation;
 mod options;
+mod orphans;
 mod reactor;
 mod spin;
 mod stop;

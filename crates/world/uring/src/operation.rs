@@ -4,6 +4,7 @@ use block::{Buf, View};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The number of an operation under way; a backend reports its end exactly once.
 pub(crate) type Token = u32;
@@ -105,3 +106,11 @@ pub(crate) const ALLOCATE_FLAGS: rustix::fs::FallocateFlags = rustix::fs::Falloc
 /// Works on files and, since Linux 4.9, on block devices, where it writes zeros by unmapping if the disk can.
 pub(crate) const PUNCH_FLAGS: rustix::fs::FallocateFlags =
     rustix::fs::FallocateFlags::PUNCH_HOLE.union(rustix::fs::FallocateFlags::KEEP_SIZE);
+
+/// How long a turn may sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    No,
+    AtMost(Duration),
+    Forever,
+}

@@ -1,11 +1,10 @@
 //! The reactor of one shard: starts operations and brings their results to those who wait.
 
-use crate::backend::{Backend, Wait};
-use crate::disk::OrphanGuard;
+use crate::backend::Backend;
 use crate::flight::Flights;
-use crate::operation::{Done, Interest, Landed, Operation, Token};
+use crate::operation::{Done, Interest, Landed, Operation, Token, Wait};
 use crate::options::{Io, Options};
-use rustix::event::{EventfdFlags, eventfd};
+use crate::orphans::OrphanGuard;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -19,17 +18,6 @@ pub(crate) struct Reactor {
     bell: Arc<OwnedFd>,
     bell_token: Token,
     done: Vec<Done>,
-}
-
-/// A descriptor whose ring ends the sleep of a shard.
-pub(crate) fn new_bell() -> io::Result<Arc<OwnedFd>> {
-    Ok(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-}
-
-/// Ends the sleep of the shard that waits for `bell`, from any thread.
-pub(crate) fn ring_bell(bell: &OwnedFd) {
-    // The only failure is a counter that is full: then it rings already.
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
 impl Reactor {

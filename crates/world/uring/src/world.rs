@@ -1,11 +1,12 @@
 //! One shard's view of Linux.
 
-use crate::backend::Wait;
+use crate::bell::{new_bell, ring_bell};
 use crate::clock;
 use crate::disk::{Disk, identity};
 use crate::net::{self, TcpListener, TcpStream};
+use crate::operation::Wait;
 use crate::options::{FilesLike, Io, Options, Privileges};
-use crate::reactor::{Reactor, new_bell, ring_bell};
+use crate::reactor::Reactor;
 use crate::spin::Spin;
 use crate::stop::Stop;
 use shard::time::{Sleep, Timers};

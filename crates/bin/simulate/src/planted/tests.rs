@@ -1,7 +1,7 @@
 //! Every planted bug is found by the runs of few seeds, and none of these runs fails without it.
 
 use super::*;
-use crate::run;
+use crate::{Profile, run};
 use std::sync::Mutex;
 
 /// A bug that one seed in twenty-five finds is missed by so many one time in a million; most are found by the first few.

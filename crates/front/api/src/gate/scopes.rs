@@ -23,10 +23,10 @@ pub const CONSENTS: [&str; 8] =
 /// How long a token locks snapshots without `destroy`.
 const LOCK_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// The nouns that a token can be limited to: the first words of the API's paths.
-pub fn nouns() -> BTreeSet<&'static str> {
+/// The nouns that a token can be limited to: the first words of the paths of `table`.
+pub fn nouns(table: &'static [Row]) -> BTreeSet<&'static str> {
     let first = |row: &'static Row| row.path.split('/').nth(1).filter(|noun| !noun.contains('.'));
-    crate::table().iter().filter_map(first).collect()
+    table.iter().filter_map(first).collect()
 }
 
 /// True when a token with these scopes may ask for `noun` at all.

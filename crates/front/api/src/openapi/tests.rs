@@ -6,10 +6,13 @@ use std::path::Path;
 fn description_that_is_checked_in_is_the_one_that_is_served() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.json");
     if std::env::var_os("BLOCKYARD_BLESS").is_some() {
-        std::fs::write(&path, text()).expect("the description is written");
+        std::fs::write(&path, crate::description()).expect("the description is written");
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == text(), "openapi.json is not what the rows say; write it anew with BLOCKYARD_BLESS=1");
+    assert!(
+        kept == crate::description(),
+        "openapi.json is not what the rows say; write it anew with BLOCKYARD_BLESS=1"
+    );
 }
 
 /// Every reference in a value.
@@ -26,7 +29,7 @@ fn references(value: &Value, found: &mut BTreeSet<String>) {
 
 #[test]
 fn description_refers_to_what_it_holds_and_holds_nothing_else() {
-    let document = document();
+    let document = crate::document();
     let mut found = BTreeSet::new();
     references(&document, &mut found);
     for reference in &found {
@@ -41,9 +44,9 @@ fn description_refers_to_what_it_holds_and_holds_nothing_else() {
 
 #[test]
 fn description_has_every_row_once_and_each_has_its_own_id() {
-    let document = document();
+    let document = crate::document();
     let mut ids = BTreeSet::new();
-    for row in table() {
+    for row in crate::table() {
         let operation = &document["paths"][templated(&row.full_path())][row.method.as_str().to_lowercase()];
         assert_eq!(operation["summary"], row.summary, "{row:?}");
         assert!(ids.insert(operation["operationId"].to_string()), "{row:?}");
@@ -55,7 +58,7 @@ fn description_has_every_row_once_and_each_has_its_own_id() {
 
 #[test]
 fn sizes_are_read_as_text_or_number_and_written_as_numbers() {
-    let document = document();
+    let document = crate::document();
     let schemas = &document["components"]["schemas"];
     assert_eq!(schemas["Size"]["type"], "integer");
     assert_eq!(schemas["SizeInput"]["anyOf"].as_array().map(Vec::len), Some(2));
@@ -68,7 +71,7 @@ fn sizes_are_read_as_text_or_number_and_written_as_numbers() {
 /// The audit shows a body that its row has understood, for then it is known which of its keys are secrets.
 #[test]
 fn bodies_have_the_keys_of_their_type_and_no_others() {
-    let document = document();
+    let document = crate::document();
     let mut found = BTreeSet::new();
     for path in document["paths"].as_object().expect("paths").values() {
         for operation in path.as_object().expect("operations").values() {

@@ -1,6 +1,5 @@
 //! The node as a whole: how it is, what has happened, how it is asked.
 
-use crate::openapi;
 use crate::request::LogAsked;
 use crate::row::{Asked, Behind, Row, act, file, get, list};
 use axum::body::Body;
@@ -50,12 +49,9 @@ pub fn rows() -> Vec<Row> {
         )
         .of_host_data()
         .only(Role::Admin),
-        file(
-            "/openapi.json",
-            "application/json",
-            "This description",
-            |_: C| async move { Ok(Body::from(openapi::text())) },
-        )
+        file("/openapi.json", "application/json", "This description", |_: C| async move {
+            Ok(Body::from(super::description()))
+        })
         .only(Role::Viewer),
     ]
 }

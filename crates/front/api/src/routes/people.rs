@@ -231,7 +231,7 @@ fn make_token(door: &Door, caller: &Caller, asked: NewToken) -> Result<NewTokenR
         let message = "a token makes no tokens";
         return Err(Refusal::new(code::FORBIDDEN, message, "log in, or ask root for blockyard token create"));
     }
-    let nouns: Vec<&str> = scopes::nouns().into_iter().collect();
+    let nouns: Vec<&str> = scopes::nouns(super::table()).into_iter().collect();
     door.people.make_token(asked, caller.user(), caller.role, &nouns)
 }
 

@@ -52,6 +52,49 @@ impl Copying {
     }
 }
 
+impl Copies {
+    /// No copy runs any more.
+    pub(super) async fn end(&self) {
+        self.running.borrow().values().for_each(|copying| copying.state.cancel());
+        self.ended.until(|| self.running.borrow().is_empty()).await;
+    }
+
+    /// The volumes that are being copied to.
+    pub(super) fn reports(&self) -> Vec<VolumeReport> {
+        self.running.borrow().iter().map(|(name, copying)| copying.report(name)).collect()
+    }
+
+    /// Admits to use a volume, as far as copies go.
+    pub(super) fn admit_whole(&self, name: &VolumeName) -> Result<(), Refusal> {
+        match self.running.borrow().get(name) {
+            None => Ok(()),
+            Some(copying) => Err(busy(format!("volume {name} is not whole: {} is being copied to it", copying.source))),
+        }
+    }
+
+    /// Admits to close the pool, as far as copies go.
+    pub(super) fn admit_no_copy(&self, pool: &Name) -> Result<(), Refusal> {
+        let running = self.running.borrow();
+        let uses = |(target, copying): &(&VolumeName, &Copying)| {
+            target.pool() == Some(pool) || copying.source.pool() == Some(pool)
+        };
+        match running.iter().find(uses) {
+            None => Ok(()),
+            Some((target, copying)) => Err(busy(format!("{} is being copied to {target}", copying.source))),
+        }
+    }
+
+    /// Admits to delete the snapshot, as far as copies go.
+    pub(super) fn admit_not_copied(&self, snapshot: &model::SnapshotName) -> Result<(), Refusal> {
+        let running = self.running.borrow();
+        let source = CopySource::Snapshot(snapshot.clone());
+        match running.iter().find(|(_, copying)| copying.source == source) {
+            None => Ok(()),
+            Some((target, _)) => Err(busy(format!("snapshot {snapshot} is being copied to {target}"))),
+        }
+    }
+}
+
 impl<W: World> Conductor<W> {
     pub(super) async fn copy_volume(
         self: &Rc<Self>,
@@ -137,47 +180,6 @@ impl<W: World> Conductor<W> {
         // It may have been whole already, and only waited for its pool to say so.
         let is_whole = self.volumes.borrow().get(target).is_some_and(|volume| volume.id == copying.id);
         if is_whole { Err(unknown()) } else { Ok(()) }
-    }
-
-    /// No copy runs any more.
-    pub(super) async fn end_copies(&self) {
-        self.copies.running.borrow().values().for_each(|copying| copying.state.cancel());
-        self.copies.ended.until(|| self.copies.running.borrow().is_empty()).await;
-    }
-
-    /// The volumes that are being copied to.
-    pub(super) fn copy_reports(&self) -> Vec<VolumeReport> {
-        self.copies.running.borrow().iter().map(|(name, copying)| copying.report(name)).collect()
-    }
-
-    /// Admits to use a volume, as far as copies go.
-    pub(super) fn admit_whole(&self, name: &VolumeName) -> Result<(), Refusal> {
-        match self.copies.running.borrow().get(name) {
-            None => Ok(()),
-            Some(copying) => Err(busy(format!("volume {name} is not whole: {} is being copied to it", copying.source))),
-        }
-    }
-
-    /// Admits to close the pool, as far as copies go.
-    pub(super) fn admit_no_copy(&self, pool: &Name) -> Result<(), Refusal> {
-        let running = self.copies.running.borrow();
-        let uses = |(target, copying): &(&VolumeName, &Copying)| {
-            target.pool() == Some(pool) || copying.source.pool() == Some(pool)
-        };
-        match running.iter().find(uses) {
-            None => Ok(()),
-            Some((target, copying)) => Err(busy(format!("{} is being copied to {target}", copying.source))),
-        }
-    }
-
-    /// Admits to delete the snapshot, as far as copies go.
-    pub(super) fn admit_not_copied(&self, snapshot: &model::SnapshotName) -> Result<(), Refusal> {
-        let running = self.copies.running.borrow();
-        let source = CopySource::Snapshot(snapshot.clone());
-        match running.iter().find(|(_, copying)| copying.source == source) {
-            None => Ok(()),
-            Some((target, _)) => Err(busy(format!("snapshot {snapshot} is being copied to {target}"))),
-        }
     }
 }
 

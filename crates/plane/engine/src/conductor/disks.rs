@@ -8,6 +8,7 @@ use model::{
     RemoteLogin, code,
 };
 use shard::World;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -19,6 +20,61 @@ pub(super) struct KnownDisk {
     pub(super) report: DiskReport,
     /// The open pool that it is a member of, and its identity there.
     pub(super) member: Option<(Name, DiskId)>,
+}
+
+/// The disks that were opened, by name.
+#[derive(Default)]
+pub(super) struct KnownDisks(pub(super) RefCell<BTreeMap<DiskName, KnownDisk>>);
+
+impl KnownDisks {
+    pub(super) fn member_of(&self, disk: &DiskName) -> Result<(Name, DiskId), Refusal> {
+        let disks = self.0.borrow();
+        if let Some(known) = disks.get(disk) {
+            return known.member.clone().ok_or_else(|| {
+                Refusal::new(
+                    code::DISK_NOT_MEMBER,
+                    format!("disk {disk} belongs to no open pool"),
+                    "name a member of a pool, as `blockyard pool show` lists them",
+                )
+            });
+        }
+        Err(unknown_disk(disk))
+    }
+
+    /// Goes by the members that the report of a pool names.
+    pub(super) fn learn_members(&self, report: &PoolReport) {
+        let mut disks = self.0.borrow_mut();
+        for known in disks.values_mut() {
+            known.member.take_if(|(pool, _)| *pool == report.name);
+        }
+        for member in report.members() {
+            if let Some(known) = member.disk.as_ref().and_then(|name| disks.get_mut(name)) {
+                known.member = Some((report.name.clone(), member.id));
+                let (pool, pool_name) = (report.id, report.name.clone());
+                // The owner is this node while the pool is open.
+                known.report.label = Label::Ours { pool, pool_name, disk: member.id, owner: None };
+            }
+        }
+    }
+
+    /// Forgets that the disks of `pool` are in use.
+    pub(super) fn forget_members(&self, pool: &Name) {
+        for known in self.0.borrow_mut().values_mut() {
+            known.member.take_if(|(name, _)| name == pool);
+        }
+    }
+
+    /// The disks that are members of the pool.
+    pub(super) fn members_of(&self, pool: &Name) -> Vec<DiskName> {
+        let disks = self.0.borrow();
+        let of_pool = |known: &KnownDisk| known.member.as_ref().is_some_and(|(name, _)| name == pool);
+        disks.iter().filter(|(_, known)| of_pool(known)).map(|(disk, _)| disk.clone()).collect()
+    }
+
+    /// The pool that the disk is a member of.
+    pub(super) fn pool_of(&self, disk: &DiskName) -> Option<Name> {
+        self.0.borrow().get(disk)?.member.as_ref().map(|(pool, _)| pool.clone())
+    }
 }
 
 impl<W: World> Conductor<W> {
@@ -35,7 +91,7 @@ impl<W: World> Conductor<W> {
         path: &str,
         remote: Option<&RemoteLogin>,
     ) -> Result<DiskReport, Refusal> {
-        if self.disks.borrow().contains_key(disk) {
+        if self.disks.0.borrow().contains_key(disk) {
             let hint = "choose another name, or remove that disk first";
             return Err(Refusal::new(code::NAME_TAKEN, format!("there is a disk {disk} already"), hint));
         }
@@ -56,7 +112,7 @@ impl<W: World> Conductor<W> {
         let mut report = looked?;
         report.name = Some(disk.clone());
         let known = KnownDisk { path: path.to_owned(), report: report.clone(), member: None };
-        self.disks.borrow_mut().insert(disk.clone(), known);
+        self.disks.0.borrow_mut().insert(disk.clone(), known);
         Ok(report)
     }
 
@@ -73,7 +129,7 @@ impl<W: World> Conductor<W> {
     pub(super) async fn close_disk(&self, disk: &DiskName) -> Result<(), Refusal> {
         let known = self.free_disk(disk).await?;
         self.shard.remotes.logins().forget(&known.path);
-        self.disks.borrow_mut().remove(disk);
+        self.disks.0.borrow_mut().remove(disk);
         Ok(())
     }
 
@@ -88,12 +144,12 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) fn locate_disk(&self, disk: &DiskName, on: bool) -> Result<(), Refusal> {
-        let path = self.disks.borrow().get(disk).map(|known| known.path.clone());
+        let path = self.disks.0.borrow().get(disk).map(|known| known.path.clone());
         locate::light(&self.shard.world, disk, &path.ok_or_else(|| unknown_disk(disk))?, on)
     }
 
     pub(super) async fn blink_disk(&self, disk: &DiskName, seconds: u64) -> Result<(), Refusal> {
-        let known = self.disks.borrow().get(disk).cloned().ok_or_else(|| unknown_disk(disk))?;
+        let known = self.disks.0.borrow().get(disk).cloned().ok_or_else(|| unknown_disk(disk))?;
         if let Some((pool, id)) = known.member {
             let home = self.pool_home(&pool)?.home;
             return self.at(home, move |shard| pool::blink(shard, pool, id, seconds)).await;
@@ -106,7 +162,7 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) async fn fail_disk(&self, disk: &DiskName) -> Result<PoolReport, Refusal> {
-        let (pool, id) = self.member_of(disk)?;
+        let (pool, id) = self.disks.member_of(disk)?;
         let home = self.pool_home(&pool)?.home;
         self.at(home, move |shard| pool::fail_disk(shard, pool, id)).await
     }
@@ -118,13 +174,13 @@ impl<W: World> Conductor<W> {
         replacement: &DiskName,
         force: bool,
     ) -> Result<PoolReport, Refusal> {
-        let (pool, id) = match (self.member_of(failed), member) {
+        let (pool, id) = match (self.disks.member_of(failed), member) {
             (Err(unknown), Some(member)) => self.pool_with(member).await.ok_or(unknown)?,
             (found, _) => found?,
         };
         let home = self.pool_home(&pool)?.home;
         // A disk that has failed may be tried again in its own place.
-        let own = self.disks.borrow().get(replacement).filter(|_| failed == replacement).map(|own| own.path.clone());
+        let own = self.disks.0.borrow().get(replacement).filter(|_| failed == replacement).map(|own| own.path.clone());
         let path = match own {
             Some(path) => path,
             None => self.free_disk(replacement).await?.path,
@@ -133,7 +189,7 @@ impl<W: World> Conductor<W> {
         let name = pool.clone();
         let replaced = self.at(home, move |shard| pool::replace_disk(shard, name, id, candidate, force)).await;
         let (report, shown) = replaced?;
-        self.learn_members(&report);
+        self.disks.learn_members(&report);
         self.look_again(replacement).await;
         if !shown.is_empty() {
             self.enter_volumes(home, &shown);
@@ -145,7 +201,7 @@ impl<W: World> Conductor<W> {
     /// A known disk that no open pool has.
     pub(super) async fn free_disk(&self, disk: &DiskName) -> Result<KnownDisk, Refusal> {
         self.hear_whether_released(disk).await;
-        let disks = self.disks.borrow();
+        let disks = self.disks.0.borrow();
         let known = disks.get(disk).ok_or_else(|| unknown_disk(disk))?;
         match &known.member {
             None => Ok(known.clone()),
@@ -159,14 +215,14 @@ impl<W: World> Conductor<W> {
 
     /// A pool may have let go of a disk by itself, that was to be one more member of it.
     async fn hear_whether_released(&self, disk: &DiskName) {
-        let Some((pool, id)) = self.disks.borrow().get(disk).and_then(|known| known.member.clone()) else { return };
+        let Some((pool, id)) = self.disks.0.borrow().get(disk).and_then(|known| known.member.clone()) else { return };
         if self.openings.has(&pool) {
             return;
         }
         let reports = self.pool_reports().await;
         let has = |report: &PoolReport| report.name == pool && report.members().any(|member| member.id == id);
         if !reports.iter().any(has) {
-            if let Some(known) = self.disks.borrow_mut().get_mut(disk) {
+            if let Some(known) = self.disks.0.borrow_mut().get_mut(disk) {
                 known.member = None;
             }
             self.look_again(disk).await;
@@ -179,52 +235,15 @@ impl<W: World> Conductor<W> {
         pools.into_iter().find(|pool| pool.members().any(|member| member.id == id)).map(|pool| (pool.name, id))
     }
 
-    fn member_of(&self, disk: &DiskName) -> Result<(Name, DiskId), Refusal> {
-        let disks = self.disks.borrow();
-        if let Some(known) = disks.get(disk) {
-            return known.member.clone().ok_or_else(|| {
-                Refusal::new(
-                    code::DISK_NOT_MEMBER,
-                    format!("disk {disk} belongs to no open pool"),
-                    "name a member of a pool, as `blockyard pool show` lists them",
-                )
-            });
-        }
-        Err(unknown_disk(disk))
-    }
-
-    /// Goes by the members that the report of a pool names.
-    pub(super) fn learn_members(&self, report: &PoolReport) {
-        let mut disks = self.disks.borrow_mut();
-        for known in disks.values_mut() {
-            known.member.take_if(|(pool, _)| *pool == report.name);
-        }
-        for member in report.members() {
-            if let Some(known) = member.disk.as_ref().and_then(|name| disks.get_mut(name)) {
-                known.member = Some((report.name.clone(), member.id));
-                let (pool, pool_name) = (report.id, report.name.clone());
-                // The owner is this node while the pool is open.
-                known.report.label = Label::Ours { pool, pool_name, disk: member.id, owner: None };
-            }
-        }
-    }
-
-    /// Forgets that the disks of `pool` are in use.
-    pub(super) fn forget_members(&self, pool: &Name) {
-        for known in self.disks.borrow_mut().values_mut() {
-            known.member.take_if(|(name, _)| name == pool);
-        }
-    }
-
     /// Looks at a free disk again, after something wrote to it.
     pub(super) async fn look_again(&self, disk: &DiskName) {
         let Some(path) =
-            self.disks.borrow().get(disk).filter(|known| known.member.is_none()).map(|known| known.path.clone())
+            self.disks.0.borrow().get(disk).filter(|known| known.member.is_none()).map(|known| known.path.clone())
         else {
             return;
         };
         if let Ok(mut report) = self.look_at_disk(&path).await
-            && let Some(known) = self.disks.borrow_mut().get_mut(disk)
+            && let Some(known) = self.disks.0.borrow_mut().get_mut(disk)
         {
             report.name = Some(disk.clone());
             known.report = report;
@@ -232,7 +251,7 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) async fn disk_reports(&self) -> Vec<DiskReport> {
-        let mut reports: Vec<DiskReport> = self.disks.borrow().values().map(|known| known.report.clone()).collect();
+        let mut reports: Vec<DiskReport> = self.disks.0.borrow().values().map(|known| known.report.clone()).collect();
         let pools = self.pool_reports().await;
         for report in &mut reports {
             let member = pools.iter().flat_map(model::PoolReport::members).find(|member| member.disk == report.name);

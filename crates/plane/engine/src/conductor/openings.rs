@@ -41,7 +41,7 @@ impl<W: World> Conductor<W> {
         if self.openings.under_way.borrow().contains_key(&id) {
             return Err(Refusal::new(code::POOL_BUSY, "the pool is being opened", "wait until that has ended"));
         }
-        let mut disks = self.disks.borrow_mut();
+        let mut disks = self.disks.0.borrow_mut();
         let (mut name, mut candidates) = (None, Vec::new());
         for (disk, known) in disks.iter() {
             if let Label::Ours { pool, pool_name, .. } = &known.report.label
@@ -72,7 +72,7 @@ impl<W: World> Conductor<W> {
         let (id, home) = (opening.id, self.choose_home());
         let opened = self.at(home, move |shard| pool::open(shard, opening)).await;
         let name = self.openings.under_way.borrow_mut().remove(&id).expect("it was begun");
-        name.iter().for_each(|name| self.forget_members(name));
+        name.iter().for_each(|name| self.disks.forget_members(name));
         if let Ok((report, volumes)) = &opened {
             self.enter_pool(report, home, volumes);
         }

@@ -91,7 +91,7 @@ impl<W: World> Conductor<W> {
         let pool = name.clone();
         let report = self.at(home, move |shard| pool::add_group(shard, pool, made, force)).await;
         if let Ok(report) = &report {
-            self.learn_members(report);
+            self.disks.learn_members(report);
         }
         for disk in &group.disks {
             self.look_again(disk).await;
@@ -111,7 +111,7 @@ impl<W: World> Conductor<W> {
         let pool = name.clone();
         let report = self.at(home, move |shard| pool::add_member(shard, pool, group, candidate, force)).await;
         if let Ok(report) = &report {
-            self.learn_members(report);
+            self.disks.learn_members(report);
         }
         self.look_again(disk).await;
         report
@@ -136,7 +136,7 @@ impl<W: World> Conductor<W> {
         let (new, pool) = (pool::NewLog { disks: free, force }, name.clone());
         let report = self.at(home, move |shard| pool::add_log(shard, pool, new)).await;
         if let Ok(report) = &report {
-            self.learn_members(report);
+            self.disks.learn_members(report);
         }
         for disk in disks {
             self.look_again(disk).await;
@@ -147,9 +147,9 @@ impl<W: World> Conductor<W> {
     pub(super) async fn remove_log(&self, name: &Name, lost: bool) -> Result<PoolReport, Refusal> {
         let home = self.pool_home(name)?.home;
         let pool = name.clone();
-        let before = self.members_of(name);
+        let before = self.disks.members_of(name);
         let (report, shown) = self.at(home, move |shard| pool::remove_log(shard, pool, lost)).await?;
-        self.learn_members(&report);
+        self.disks.learn_members(&report);
         for disk in &before {
             self.look_again(disk).await;
         }
@@ -160,7 +160,7 @@ impl<W: World> Conductor<W> {
 
     pub(super) async fn close_pool(&self, name: &Name) -> Result<(), Refusal> {
         let home = self.pool_home(name)?.home;
-        self.admit_no_copy(name)?;
+        self.copies.admit_no_copy(name)?;
         // Hosts lose the volumes first: nothing is written while the groups are marked clean.
         self.volumes.borrow_mut().retain(|volume, _| volume.pool() != Some(name));
         self.publish_volumes().await;
@@ -181,18 +181,11 @@ impl<W: World> Conductor<W> {
     /// The pool is not open any more, and its disks are free.
     async fn forget_pool(&self, name: &Name) {
         self.pools.borrow_mut().remove(name);
-        let members = self.members_of(name);
-        self.forget_members(name);
+        let members = self.disks.members_of(name);
+        self.disks.forget_members(name);
         for disk in &members {
             self.look_again(disk).await;
         }
-    }
-
-    /// The disks that are members of the pool.
-    fn members_of(&self, pool: &Name) -> Vec<DiskName> {
-        let disks = self.disks.borrow();
-        let of_pool = |known: &super::KnownDisk| known.member.as_ref().is_some_and(|(name, _)| name == pool);
-        disks.iter().filter(|(_, known)| of_pool(known)).map(|(disk, _)| disk.clone()).collect()
     }
 
     pub(super) async fn set_repair(&self, name: &Name, policy: &RepairPolicy) -> Result<PoolReport, Refusal> {
@@ -224,7 +217,7 @@ impl<W: World> Conductor<W> {
         self.pools
             .borrow_mut()
             .insert(report.name.clone(), PoolHome { id: report.id, home, read_only: report.read_only.is_some() });
-        self.learn_members(report);
+        self.disks.learn_members(report);
         self.enter_volumes(home, volumes);
     }
 

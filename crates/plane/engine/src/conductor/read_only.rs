@@ -1,14 +1,14 @@
 //! Which orders change a pool, and the refusal of those for one that is read-only.
 
 use super::Conductor;
-use model::{DiskName, Name, Order, Refusal, code};
+use model::{Name, Order, Refusal, code};
 use shard::World;
 
 impl<W: World> Conductor<W> {
     /// Admits an order, as far as the pool that it changes may be written.
     pub(super) fn admit_change(&self, order: &Order) -> Result<(), Refusal> {
         let pool = match order {
-            Order::FailDisk { disk } | Order::ReplaceDisk { failed: disk, .. } => self.pool_of(disk),
+            Order::FailDisk { disk } | Order::ReplaceDisk { failed: disk, .. } => self.disks.pool_of(disk),
             order => changed_by(order).cloned(),
         };
         let Some(pool) = pool else { return Ok(()) };
@@ -17,11 +17,6 @@ impl<W: World> Conductor<W> {
         }
         let hint = format!("to write to it, import it for writing with blockyard pool import {pool}");
         Err(Refusal::new(code::POOL_READ_ONLY, format!("pool {pool} is open read-only"), hint))
-    }
-
-    /// The pool that the disk is a member of.
-    fn pool_of(&self, disk: &DiskName) -> Option<Name> {
-        self.disks.borrow().get(disk)?.member.as_ref().map(|(pool, _)| pool.clone())
     }
 }
 

@@ -24,7 +24,7 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) async fn delete_snapshot(&self, name: &SnapshotName) -> Result<(), Refusal> {
-        self.admit_not_copied(name)?;
+        self.copies.admit_not_copied(name)?;
         let name = name.clone();
         self.at(self.home_of(&name)?, move |shard| pool::delete_snapshot(shard, name)).await
     }

@@ -52,7 +52,7 @@ impl<W: World> Conductor<W> {
                 count => format!("{count} commands"),
             });
         }
-        if self.within(COPIES_MAX, self.end_copies()).await.is_none() {
+        if self.within(COPIES_MAX, self.copies.end()).await.is_none() {
             tracing::warn!("some copies do not end; what they leave is cleared away when their pools are opened");
             unended.push("copies of volumes".to_owned());
         }

@@ -68,7 +68,7 @@ impl<W: World> Conductor<W> {
             reports
                 .extend(self.shard.call(home, |shard| async move { unit::reports(&shard) }).await.unwrap_or_default());
         }
-        let copies = self.copy_reports();
+        let copies = self.copies.reports();
         reports.retain(|report| copies.iter().all(|copy| copy.name != report.name));
         reports.extend(copies);
         reports.sort_by(|a, b| a.name.cmp(&b.name));
@@ -88,14 +88,14 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) fn volume_names(&self) -> Vec<VolumeName> {
-        let copies = self.copy_reports().into_iter().map(|copy| copy.name);
+        let copies = self.copies.reports().into_iter().map(|copy| copy.name);
         let names: BTreeSet<VolumeName> = self.volumes.borrow().keys().cloned().chain(copies).collect();
         names.into_iter().collect()
     }
 
     /// One of them.
     pub(super) async fn volume_report(&self, name: &VolumeName) -> Option<VolumeReport> {
-        if let Some(copy) = self.copy_reports().into_iter().find(|copy| copy.name == *name) {
+        if let Some(copy) = self.copies.reports().into_iter().find(|copy| copy.name == *name) {
             return Some(copy);
         }
         let VolumeHome { id, home, .. } = self.volumes.borrow().get(name).copied()?;
@@ -113,7 +113,7 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) fn volume_home(&self, name: &VolumeName) -> Result<VolumeHome, Refusal> {
-        self.admit_whole(name)?;
+        self.copies.admit_whole(name)?;
         home_of(&self.volumes, name)
     }
 
@@ -123,7 +123,7 @@ impl<W: World> Conductor<W> {
             let message = format!("there is a volume {name} already");
             return Err(Refusal::new(code::NAME_TAKEN, message, "choose another name"));
         }
-        self.admit_whole(name)
+        self.copies.admit_whole(name)
     }
 
     fn admit(&self, spec: &VolumeSpec) -> Result<(), Refusal> {
@@ -143,7 +143,7 @@ impl<W: World> Conductor<W> {
 
     /// Admits one more volume.
     pub(super) fn admit_one_more(&self) -> Result<(), Refusal> {
-        if self.volumes.borrow().len() + self.copy_reports().len() >= self.shard.limits.units_max {
+        if self.volumes.borrow().len() + self.copies.reports().len() >= self.shard.limits.units_max {
             let message = format!("there are {} volumes already", self.shard.limits.units_max);
             return Err(Refusal::new(code::LIMIT_REACHED, message, "delete one that is not needed"));
         }

@@ -1,9 +1,9 @@
 //! How an open pool is cared for: what its operator has set, and the pace that follows from it.
 
+use super::find;
 use super::pace::{Pacer, Step};
 use super::scrub::Scrub;
 use super::space::Space;
-use super::{OpenPool, find};
 use crate::shard_context::ShardContext;
 use crate::unit::Meter;
 use futures_util::future::select;
@@ -14,8 +14,8 @@ use std::pin::pin;
 use std::rc::Rc;
 
 /// What belongs to the care of one pool.
-#[derive(Default)]
-pub(super) struct Care {
+pub(super) struct Care<W> {
+    world: W,
     /// What its hosts meet.
     pub meter: Rc<Meter>,
     /// The scrub that runs, or ran last.
@@ -43,20 +43,25 @@ pub async fn set_repair<W: World>(
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     *pool.care.policy.borrow_mut() = policy;
-    pool.tell_of_change();
+    pool.care.tell_of_change();
     Ok(pool.report())
 }
 
-impl<W: World> OpenPool<W> {
+impl<W: World> Care<W> {
+    pub(super) fn new(world: W) -> Self {
+        let (meter, scrub, space, policy, changes, changed) = Default::default();
+        Self { world, meter, scrub, space, policy, changes, changed }
+    }
+
     /// What is set for the pool.
     pub(super) fn repair_policy(&self) -> RepairPolicy {
-        self.care.policy.borrow().clone()
+        self.policy.borrow().clone()
     }
 
     /// Whoever waits looks again whether it may go on.
     pub(super) fn tell_of_change(&self) {
-        self.care.changes.set(self.care.changes.get() + 1);
-        self.care.changed.raise();
+        self.changes.set(self.changes.get() + 1);
+        self.changed.raise();
     }
 
     /// The pace of a repair that begins now.
@@ -66,13 +71,13 @@ impl<W: World> OpenPool<W> {
 
     /// The pace of a repair that goes on now, with so much done before.
     pub(super) fn gait_from(&self, done_bytes: u64) -> Gait {
-        let now = self.shard.world.now();
-        Gait { pacer: Pacer::new(now, self.care.meter.load()), stepped: now, done_bytes }
+        let now = self.world.now();
+        Gait { pacer: Pacer::new(now, self.meter.load()), stepped: now, done_bytes }
     }
 
     /// A step begins now, after something else was waited for.
     pub(super) fn step(&self, gait: &mut Gait) {
-        gait.stepped = self.shard.world.now();
+        gait.stepped = self.world.now();
     }
 
     /// Ready when the next step may begin, and `may` says so. False once, when a promised end cannot be kept.
@@ -83,23 +88,23 @@ impl<W: World> OpenPool<W> {
         total_bytes: u64,
         may: impl Fn(&Self) -> bool,
     ) -> bool {
-        let world = &self.shard.world;
+        let world = &self.world;
         let now = world.now();
         let step = Step {
             now,
             took: now.since(gait.stepped),
             bytes: done_bytes - gait.done_bytes,
             left_bytes: total_bytes.saturating_sub(done_bytes),
-            host: self.care.meter.load(),
+            host: self.meter.load(),
         };
         gait.done_bytes = done_bytes;
-        let before = self.care.changes.get();
-        let wait = gait.pacer.wait(&self.care.policy.borrow(), step);
+        let before = self.changes.get();
+        let wait = gait.pacer.wait(&self.policy.borrow(), step);
         if wait.is_zero() {
             // Commands of hosts that wait for their turn get it.
             yield_now().await;
         } else {
-            select(pin!(world.sleep(wait)), pin!(self.until(|pool| pool.care.changes.get() != before))).await;
+            select(pin!(world.sleep(wait)), pin!(self.until(|care| care.changes.get() != before))).await;
         }
         self.until(may).await;
         gait.stepped = world.now();
@@ -113,11 +118,11 @@ impl<W: World> OpenPool<W> {
 
     /// True unless an operator has paused all repair of the pool.
     pub(super) fn is_resumed(&self) -> bool {
-        !self.care.policy.borrow().paused
+        !self.policy.borrow().paused
     }
 
     /// Ready when `holds`, which is looked at whenever something was changed.
     pub(super) async fn until(&self, holds: impl Fn(&Self) -> bool) {
-        self.care.changed.until(|| holds(self)).await;
+        self.changed.until(|| holds(self)).await;
     }
 }

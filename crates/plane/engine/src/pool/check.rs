@@ -21,7 +21,8 @@ pub async fn check<W: World>(
     let checked = checked.map_err(|error| refusal(&error, &pool))?;
     if repair && accept_loss {
         let lost = checked.findings.iter().filter(|finding| finding.kind == FindingKind::Lost);
-        pool.hold_until_opened_again(&lost.map(|finding| finding.family).collect::<Vec<_>>());
+        pool.held
+            .until_opened_again(&pool.pool.status().families, &lost.map(|finding| finding.family).collect::<Vec<_>>());
     }
     let finding = |finding: &volume::Finding| CheckFinding {
         volume: pool.family_name(finding.family),

@@ -120,7 +120,7 @@ pub async fn offer_copy<W: World>(
     let (snapshot, made) = match &source {
         CopySource::Snapshot(name) => (Uuid::from_bytes(pool.snapshot(name)?.1.id.to_bytes()), None),
         CopySource::Volume(name) => {
-            let made = pool.snapshot_for_copy(name, id).await?;
+            let made = snapshot_for_copy(&pool, name, id).await?;
             (made, Some(made))
         }
     };
@@ -128,7 +128,7 @@ pub async fn offer_copy<W: World>(
     let device = match opened {
         Ok(device) => device,
         Err(error) => {
-            pool.drop_snapshot(made).await;
+            drop_snapshot(&pool, made).await;
             return Err(refusal(&error, &pool));
         }
     };
@@ -155,7 +155,7 @@ pub async fn withdraw_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id:
     let outgoing = pool.copies.outgoing.borrow_mut().remove(&id);
     if let Some(Outgoing { device, made }) = outgoing {
         drop(device);
-        pool.drop_snapshot(made).await;
+        drop_snapshot(&pool, made).await;
     }
 }
 
@@ -208,13 +208,13 @@ pub async fn send_copy<W: World>(
     let device = device.expect("it was offered, and is withdrawn only after this");
     let total = device.space().map_or(0, |space| space.mapped_bytes);
     let mut work = Work::new(WorkKind::Copy, shard.world.now(), total);
-    let mut gait = pool.gait();
+    let mut gait = pool.care.gait();
     state.tell(work.progress(shard.world.now()));
     let far = Far { shard: shard.clone(), home, target, id, geometry: device.geometry() };
     let progress = async |copied: Copied| {
         work.advance(shard.world.now(), copied.bytes);
         state.tell(work.progress(shard.world.now()));
-        pool.keep_pace(&mut gait, copied.bytes, total, |_| true).await;
+        pool.care.keep_pace(&mut gait, copied.bytes, total, |_| true).await;
         !state.is_cancelled()
     };
     let copied = {
@@ -269,54 +269,48 @@ pub async fn abandon_copy<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName
     pool.care.space.chores.leave();
 }
 
-impl<W: World> OpenPool<W> {
-    /// Makes the snapshot that the copy `id` of the volume is made of.
-    async fn snapshot_for_copy(&self, name: &VolumeName, id: VolumeId) -> Result<Uuid, Refusal> {
-        let snapshot = super::new_uuid(&self.shard.world);
-        let plan = SnapshotPlan {
-            id: snapshot,
-            volume: self.mapped_id(name)?,
-            name: format!("{FOR_COPY}{id}"),
-            lock: Lock::Open,
-            created_at: self.shard.world.unix_seconds(),
-        };
-        // What was acknowledged from memory belongs to the instant, too.
-        let plans = [plan];
-        let made = self.while_written_through([name], self.pool.create_snapshots(&plans)).await?;
-        made.map(|()| snapshot).map_err(|error| refusal(&error, self))
-    }
+/// Makes the snapshot that the copy `id` of the volume is made of.
+async fn snapshot_for_copy<W: World>(pool: &OpenPool<W>, name: &VolumeName, id: VolumeId) -> Result<Uuid, Refusal> {
+    let snapshot = super::new_uuid(&pool.shard.world);
+    let plan = SnapshotPlan {
+        id: snapshot,
+        volume: pool.mapped_id(name)?,
+        name: format!("{FOR_COPY}{id}"),
+        lock: Lock::Open,
+        created_at: pool.shard.world.unix_seconds(),
+    };
+    // What was acknowledged from memory belongs to the instant, too.
+    let plans = [plan];
+    let made = pool.while_written_through([name], pool.pool.create_snapshots(&plans)).await?;
+    made.map(|()| snapshot).map_err(|error| refusal(&error, pool))
+}
 
-    async fn drop_snapshot(self: &Rc<Self>, made: Option<Uuid>) {
-        let Some(snapshot) = made else { return };
-        if let Err(error) = self.pool.delete_snapshot(snapshot, self.shard.world.unix_seconds()).await {
-            tracing::error!(pool = %self.name, %error, "the snapshot of a copy is cleared away when the pool is opened");
-        }
-        self.begin_tending();
+/// The snapshot that was made for a copy is no more.
+async fn drop_snapshot<W: World>(pool: &Rc<OpenPool<W>>, made: Option<Uuid>) {
+    let Some(snapshot) = made else { return };
+    if let Err(error) = pool.pool.delete_snapshot(snapshot, pool.shard.world.unix_seconds()).await {
+        tracing::error!(pool = %pool.name, %error, "the snapshot of a copy is cleared away when the pool is opened");
     }
+    pool.begin_tending();
+}
 
-    /// What copies have left that were cut short is gone.
-    pub(super) async fn clear_copies(self: &Rc<Self>) {
-        let status = self.pool.status();
-        let volumes = || status.families.iter().flat_map(|family| &family.volumes);
-        for volume in volumes().filter(|volume| volume.is_partial && !volume.is_dying) {
-            match self.pool.delete_volume(volume.id).await {
-                Ok(()) => {
-                    let name = format!("{}/{}", self.name, volume.name);
-                    let sentence =
-                        format!("volume {name}, to which something was being copied, is gone: copy it again");
-                    self.shard.raise(
-                        event::COPY_CLEARED,
-                        model::Subject::new(model::SubjectKind::Volume, &name),
-                        sentence,
-                    );
-                }
-                Err(error) => tracing::error!(pool = %self.name, %error, "half a copy cannot be cleared away"),
+/// What copies have left that were cut short is gone.
+pub(super) async fn clear<W: World>(pool: &Rc<OpenPool<W>>) {
+    let status = pool.pool.status();
+    let volumes = || status.families.iter().flat_map(|family| &family.volumes);
+    for volume in volumes().filter(|volume| volume.is_partial && !volume.is_dying) {
+        match pool.pool.delete_volume(volume.id).await {
+            Ok(()) => {
+                let name = format!("{}/{}", pool.name, volume.name);
+                let sentence = format!("volume {name}, to which something was being copied, is gone: copy it again");
+                pool.shard.raise(event::COPY_CLEARED, model::Subject::new(model::SubjectKind::Volume, &name), sentence);
             }
+            Err(error) => tracing::error!(pool = %pool.name, %error, "half a copy cannot be cleared away"),
         }
-        let snapshots = volumes().flat_map(|volume| &volume.snapshots);
-        for snapshot in snapshots.filter(|snapshot| is_for_copy(&snapshot.name)) {
-            self.drop_snapshot(Some(snapshot.id)).await;
-        }
+    }
+    let snapshots = volumes().flat_map(|volume| &volume.snapshots);
+    for snapshot in snapshots.filter(|snapshot| is_for_copy(&snapshot.name)) {
+        drop_snapshot(pool, Some(snapshot.id)).await;
     }
 }
 

@@ -33,6 +33,32 @@ struct Untold {
 }
 
 impl Findings {
+    /// Operators hear of what was found since they heard last.
+    fn tell<W: World>(&self, pool: &OpenPool<W>) {
+        self.telling.set(false);
+        for ((group, member, kind, outcome), Untold { blocks, first }) in self.untold.take() {
+            let (disk, name) = (pool.disk_name(group, member), &pool.name);
+            if let Some(structure) = structure(kind) {
+                let sentence = format!(
+                    "{structure} on disk {disk} of pool {name} was damaged and was written again from another copy; check what \
+                     else writes to this disk, and the disk itself"
+                );
+                pool.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
+                continue;
+            }
+            let (code, came) = told(outcome);
+            let amount = bytes_of(blocks);
+            let what = described(kind);
+            let sentence = format!("{amount} of disk {disk} of pool {name} {what}, the first at byte {first}; {came}");
+            // What is lost is lost to the pool, and its next scrub says whether that is still so.
+            let subject = match code {
+                event::BLOCKS_LOST => Subject::pool(name),
+                _ => Subject::new(SubjectKind::Disk, &disk),
+            };
+            pool.shard.raise(code, subject, sentence);
+        }
+    }
+
     /// Blocks of the disk that were not as written, since the pool was opened.
     pub(super) fn wrong_blocks(&self, disk: DiskId) -> u64 {
         self.wrong.borrow().get(&disk).copied().unwrap_or_default()
@@ -57,34 +83,9 @@ impl<W: World> OpenPool<W> {
             self.spawn(async move {
                 world.sleep(TOGETHER).await;
                 if let Some(pool) = pool.upgrade() {
-                    pool.tell_of_findings();
+                    pool.findings.tell(&pool);
                 }
             });
-        }
-    }
-
-    fn tell_of_findings(&self) {
-        self.findings.telling.set(false);
-        for ((group, member, kind, outcome), Untold { blocks, first }) in self.findings.untold.take() {
-            let (disk, pool) = (self.disk_name(group, member), &self.name);
-            if let Some(structure) = structure(kind) {
-                let sentence = format!(
-                    "{structure} on disk {disk} of pool {pool} was damaged and was written again from another copy; check what \
-                     else writes to this disk, and the disk itself"
-                );
-                self.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
-                continue;
-            }
-            let (code, came) = told(outcome);
-            let amount = bytes_of(blocks);
-            let what = described(kind);
-            let sentence = format!("{amount} of disk {disk} of pool {pool} {what}, the first at byte {first}; {came}");
-            // What is lost is lost to the pool, and its next scrub says whether that is still so.
-            let subject = match code {
-                event::BLOCKS_LOST => Subject::pool(pool),
-                _ => Subject::new(SubjectKind::Disk, &disk),
-            };
-            self.shard.raise(code, subject, sentence);
         }
     }
 }

@@ -108,7 +108,7 @@ impl<W: World> OpenPool<W> {
     /// The group that was just made is one of the pool's.
     pub(super) fn take_in(self: &Rc<Self>, place: usize, group: GroupState<W>, watch: &Watch<W>) {
         for slot in group.slots.borrow().iter() {
-            slot.disk.iter().for_each(|disk| self.guard(disk));
+            slot.disk.iter().for_each(|disk| self.guarding.cover(disk));
         }
         self.drive(&group);
         self.groups.set(place, group);

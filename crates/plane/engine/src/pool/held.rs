@@ -33,6 +33,26 @@ impl Held {
     pub fn forget(&self, volume: Uuid) {
         self.0.borrow_mut().remove(&volume);
     }
+
+    /// The maps of these families were repaired: those of their volumes that do not serve wait for nothing else.
+    pub(super) fn until_opened_again(&self, all: &[volume::FamilyStatus], families: &[Uuid]) {
+        let mut held = self.0.borrow_mut();
+        for family in all {
+            let volumes: Vec<Uuid> = family.volumes.iter().map(|volume| volume.id).collect();
+            if volumes.iter().any(|volume| families.contains(volume)) {
+                let its = held.iter_mut().filter(|(volume, _)| volumes.contains(volume));
+                its.for_each(|(_, why)| REPAIRED.clone_into(why));
+            }
+        }
+    }
+
+    /// What is said of a volume that does not serve.
+    pub(super) fn refusal(&self, volume: Uuid, name: &VolumeName) -> Refusal {
+        let held = self.0.borrow();
+        let why = held.get(&volume).map_or(String::new(), |why| format!(": {why}"));
+        let message = format!("volume {name} does not serve{why}");
+        Refusal::new(code::VOLUME_HELD, message, "see blockyard pool check, and open its pool again")
+    }
 }
 
 impl<W: World> OpenPool<W> {
@@ -97,18 +117,6 @@ impl<W: World> OpenPool<W> {
         held.filter_map(report).collect()
     }
 
-    /// The maps of these families were repaired: those of their volumes that do not serve wait for nothing else.
-    pub(super) fn hold_until_opened_again(&self, families: &[Uuid]) {
-        let mut held = self.held.0.borrow_mut();
-        for family in self.pool.status().families {
-            let volumes: Vec<Uuid> = family.volumes.iter().map(|volume| volume.id).collect();
-            if volumes.iter().any(|volume| families.contains(volume)) {
-                let its = held.iter_mut().filter(|(volume, _)| volumes.contains(volume));
-                its.for_each(|(_, why)| REPAIRED.clone_into(why));
-            }
-        }
-    }
-
     /// What a check says of the volumes that do not serve.
     pub(super) fn held_findings(&self) -> Vec<CheckFinding> {
         let held = self.held.0.borrow();
@@ -118,14 +126,6 @@ impl<W: World> OpenPool<W> {
             what: why.clone(),
         };
         held.iter().map(finding).collect()
-    }
-
-    /// What is said of a volume that does not serve.
-    pub(super) fn held_refusal(&self, volume: Uuid, name: &VolumeName) -> Refusal {
-        let held = self.held.0.borrow();
-        let why = held.get(&volume).map_or(String::new(), |why| format!(": {why}"));
-        let message = format!("volume {name} does not serve{why}");
-        Refusal::new(code::VOLUME_HELD, message, "see blockyard pool check, and open its pool again")
     }
 
     /// Nothing is waited for any more: what can be opened serves. The reports of these.

@@ -74,17 +74,17 @@ pub struct NewLog {
 pub async fn add_log<W: World>(shard: Rc<ShardContext<W>>, pool: Name, new: NewLog) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     pool.admit_own("change its log there")?;
-    if pool.pool.log_group().is_some() {
+    if pool.pool.write_log().group().is_some() {
         let message = format!("pool {} has a log already", pool.name);
         let hint = format!("take it away first with blockyard pool remove-log {}", pool.name);
         return Err(Refusal::new(code::LOG_KNOWN, message, hint));
     }
     let level = if new.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
     let group = NewGroup { level, chunk: CHUNK, integrity: true, member_size: MemberSize::default(), disks: new.disks };
-    let add = async |plan, _, labelling| pool.pool.add_log_group(plan, labelling).await;
+    let add = async |plan, _, labelling| pool.pool.write_log().add_group(plan, labelling).await;
     let place = pool.make_group(&group, new.force, add).await?;
     if let Err(refusal) = pool.make_log(place).await {
-        pool.drop_group_of_log(place, true).await?;
+        LogRemoval { pool: &pool, place, lost: true }.drop_group().await?;
         return Err(refusal);
     }
     let sentence = format!("pool {} has a log device of {} disks", pool.name, group.disks.len());
@@ -104,15 +104,16 @@ pub async fn remove_log<W: World>(
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let pool = find(&shard, &pool)?;
     pool.admit_own("change its log there")?;
-    let Some(place) = pool.pool.log_group().map(usize::from) else {
+    let Some(place) = pool.pool.write_log().group().map(usize::from) else {
         return Err(Refusal::new(code::LOG_UNKNOWN, format!("pool {} has no log", pool.name), ""));
     };
-    pool.admit_removal(place, lost).await?;
+    let removal = LogRemoval { pool: &pool, place, lost };
+    removal.admit().await?;
     for unit in pool.units() {
         unit.set_log(None).await;
     }
     pool.end_log().await;
-    pool.drop_group_of_log(place, lost).await?;
+    removal.drop_group().await?;
     pool.raise(event::LOG_REMOVED, format!("pool {} has no log device any more", pool.name));
     let shown = if lost { pool.show_held().await } else { Vec::new() };
     Ok((pool.report(), shown))
@@ -125,66 +126,6 @@ impl<W: World> OpenPool<W> {
         units.values().filter(|unit| unit.name.pool() == Some(&self.name)).cloned().collect()
     }
 
-    /// Admits that the log goes: nobody is written back, and nobody waits for it unless that is given up.
-    async fn admit_removal(&self, place: usize, lost: bool) -> Result<(), Refusal> {
-        let is_lost = matches!(&*self.log.0.borrow(), Running::Lost { .. });
-        if lost && !is_lost {
-            let message = format!("the log of pool {} is not lost", self.name);
-            let hint = "write its volumes through, and leave --lost out";
-            return Err(Refusal::new(code::LOG_NOT_LOST, message, hint));
-        }
-        let in_use = |message: String, hint: String| Err(Refusal::new(code::LOG_IN_USE, message, hint));
-        let back = |unit: &&Rc<Unit<W>>| unit.policy().write == WritePolicy::Back || unit.is_written_back();
-        if let Some(unit) = self.units().iter().find(back) {
-            let message = format!("volume {} is written back through the log of pool {}", unit.name, self.name);
-            return in_use(
-                message,
-                format!("write it through first: blockyard volume set {} --write-policy through", unit.name),
-            );
-        }
-        if let Some(waiting) = self.log_volumes().first().filter(|_| is_lost && !lost) {
-            let message = format!("volume {waiting} waits for what the log of pool {} holds of it", self.name);
-            let hint = format!(
-                "attach its disks and open the pool again; or give up what volumes acknowledged last: blockyard pool remove-log {} --lost",
-                self.name
-            );
-            return in_use(message, hint);
-        }
-        if self.groups.get(place).is_some_and(|group| group.repairing.get()) {
-            let message = format!("a disk of the log of pool {} is being filled", self.name);
-            return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild has ended"));
-        }
-        // All of them are written through, so nothing in it counts any more.
-        for volume in self.pool.log().filter(|_| !is_lost).map(|log| log.volumes).unwrap_or_default() {
-            self.pool.leave_log(volume).await.map_err(|error| refusal(&error, self))?;
-        }
-        Ok(())
-    }
-
-    /// The group of the log is nobody's, and its disks are free.
-    async fn drop_group_of_log(&self, place: usize, lost: bool) -> Result<(), Refusal> {
-        if let Some(group) = self.groups.get(place) {
-            // What is not written then was not needed any more.
-            if let Err(error) = group.array.close().await {
-                tracing::debug!(pool = %self.name, %error, "the array of a log that goes");
-            }
-            group.removed.set(true);
-            group.array.dismantle();
-            group.slots.borrow_mut().iter_mut().for_each(|slot| slot.disk = None);
-        }
-        if lost && let Some(volumes) = Some(self.log_volumes()).filter(|volumes| !volumes.is_empty()) {
-            let sentence = format!(
-                "the log of pool {} was given up; what these volumes had acknowledged last is lost: {}",
-                self.name,
-                first_few(volumes.iter(), 5)
-            );
-            self.raise(event::LOG_GIVEN_UP, sentence);
-        }
-        let removed = if lost { self.pool.forget_log_group().await } else { self.pool.remove_log_group().await };
-        self.log.0.replace(Running::None);
-        removed.map(drop).map_err(|error| refusal(&error, self))
-    }
-
     /// There is an empty log on the group, and it is the pool's.
     pub(super) async fn make_log(self: &Rc<Self>, place: usize) -> Result<(), Refusal> {
         let failed = |error: &dyn std::fmt::Display| {
@@ -193,19 +134,14 @@ impl<W: World> OpenPool<W> {
         let (id, device) = (new_uuid(&self.shard.world), self.groups[place].array.clone());
         let log = LogId(id.as_u128());
         let _: Stable = WriteLog::format(&device, log).await.map_err(|error| failed(&error))?;
-        self.pool.set_log(id).await.map_err(|error| refusal(&error, self))?;
-        let opened = WriteLog::open(device, log, self.shard.world.clone(), self.keeper(id)).await;
+        self.pool.write_log().set(id).await.map_err(|error| refusal(&error, self))?;
+        let opened = WriteLog::open(device, log, self.shard.world.clone(), Keeper::of(self, id)).await;
         let log = opened.map_err(|error| failed(&error))?.finish().await.map_err(|error| failed(&error))?;
         self.log.begin(id, log.clone());
         for unit in self.units() {
             unit.set_log(Some(log.clone())).await;
         }
         Ok(())
-    }
-
-    /// Who is told when the log `id` fails.
-    pub(super) fn keeper(self: &Rc<Self>, id: Uuid) -> Rc<dyn LogOwner> {
-        Rc::new(Keeper { pool: Rc::downgrade(self), id })
     }
 
     /// The volume may be acknowledged from the log.
@@ -223,15 +159,15 @@ impl<W: World> OpenPool<W> {
                 format!("give it one with blockyard pool add-log {} DISK DISK, or choose back-volatile, which loses what was not flushed when the power fails", self.name);
             Refusal::new(code::POLICY_IMPOSSIBLE, format!("volume {name} cannot be written back: {why}"), hint)
         })?;
-        self.pool.enter_log(id, volume).await.map_err(|error| refusal(&error, self))
+        self.pool.write_log().enter(id, volume).await.map_err(|error| refusal(&error, self))
     }
 
     /// The log has nothing of the volume, which is written through and was so to the end.
     pub(super) async fn leave_log(&self, volume: Uuid) {
-        if !self.pool.log().is_some_and(|log| log.volumes.contains(&volume)) {
+        if !self.pool.write_log().record().is_some_and(|log| log.volumes.contains(&volume)) {
             return;
         }
-        if let Err(error) = self.pool.leave_log(volume).await {
+        if let Err(error) = self.pool.write_log().leave(volume).await {
             // It would be asked for what it does not have when the pool is opened again, and nothing else.
             tracing::warn!(pool = %self.name, %volume, %error, "a volume could not be taken off the log");
         }
@@ -261,7 +197,7 @@ impl<W: World> OpenPool<W> {
 
     /// The volumes that may have something in the log.
     fn log_volumes(&self) -> Vec<VolumeName> {
-        let ids = self.pool.log().map(|log| log.volumes).unwrap_or_default();
+        let ids = self.pool.write_log().record().map(|log| log.volumes).unwrap_or_default();
         let mut names: Vec<VolumeName> = ids.iter().filter_map(|id| self.volume_name(*id)).collect();
         names.sort();
         names
@@ -269,7 +205,7 @@ impl<W: World> OpenPool<W> {
 
     /// How the log is, if the pool has one.
     pub(super) fn log_report(&self) -> Option<LogReport> {
-        let place = self.pool.log_group().map(usize::from)?;
+        let place = self.pool.write_log().group().map(usize::from)?;
         let (state, size, used, why) = match &*self.log.0.borrow() {
             Running::Runs { log, .. } => {
                 let state = if log.has_failed() { LogState::Failed } else { LogState::Ready };
@@ -281,9 +217,89 @@ impl<W: World> OpenPool<W> {
         };
         let group = match self.groups.get(place) {
             Some(_) => self.group_report(place),
-            None => absent(self.pool.log_group()?, self.pool.status().groups.get(place).map(|group| &group.record)?)?,
+            None => absent(
+                self.pool.write_log().group()?,
+                self.pool.status().groups.get(place).map(|group| &group.record)?,
+            )?,
         };
         Some(LogReport { state, size, used, volumes: self.log_volumes(), why, group })
+    }
+}
+
+/// A log device that goes, at which place among the groups, and whether what it holds is given up.
+struct LogRemoval<'a, W: World> {
+    pool: &'a Rc<OpenPool<W>>,
+    place: usize,
+    lost: bool,
+}
+
+impl<W: World> LogRemoval<'_, W> {
+    /// Admits that the log goes: nobody is written back, and nobody waits for it unless that is given up.
+    async fn admit(&self) -> Result<(), Refusal> {
+        let Self { place, lost, .. } = *self;
+        let is_lost = matches!(&*self.pool.log.0.borrow(), Running::Lost { .. });
+        if lost && !is_lost {
+            let message = format!("the log of pool {} is not lost", self.pool.name);
+            let hint = "write its volumes through, and leave --lost out";
+            return Err(Refusal::new(code::LOG_NOT_LOST, message, hint));
+        }
+        let in_use = |message: String, hint: String| Err(Refusal::new(code::LOG_IN_USE, message, hint));
+        let back = |unit: &&Rc<Unit<W>>| unit.policy().write == WritePolicy::Back || unit.is_written_back();
+        if let Some(unit) = self.pool.units().iter().find(back) {
+            let message = format!("volume {} is written back through the log of pool {}", unit.name, self.pool.name);
+            return in_use(
+                message,
+                format!("write it through first: blockyard volume set {} --write-policy through", unit.name),
+            );
+        }
+        if let Some(waiting) = self.pool.log_volumes().first().filter(|_| is_lost && !lost) {
+            let message = format!("volume {waiting} waits for what the log of pool {} holds of it", self.pool.name);
+            let hint = format!(
+                "attach its disks and open the pool again; or give up what volumes acknowledged last: blockyard pool remove-log {} --lost",
+                self.pool.name
+            );
+            return in_use(message, hint);
+        }
+        if self.pool.groups.get(place).is_some_and(|group| group.repairing.get()) {
+            let message = format!("a disk of the log of pool {} is being filled", self.pool.name);
+            return Err(Refusal::new(code::POOL_BUSY, message, "wait until the rebuild has ended"));
+        }
+        // All of them are written through, so nothing in it counts any more.
+        for volume in
+            self.pool.pool.write_log().record().filter(|_| !is_lost).map(|log| log.volumes).unwrap_or_default()
+        {
+            self.pool.pool.write_log().leave(volume).await.map_err(|error| refusal(&error, self.pool))?;
+        }
+        Ok(())
+    }
+
+    /// The group of the log is nobody's, and its disks are free.
+    async fn drop_group(&self) -> Result<(), Refusal> {
+        let Self { place, lost, .. } = *self;
+        if let Some(group) = self.pool.groups.get(place) {
+            // What is not written then was not needed any more.
+            if let Err(error) = group.array.close().await {
+                tracing::debug!(pool = %self.pool.name, %error, "the array of a log that goes");
+            }
+            group.removed.set(true);
+            group.array.dismantle();
+            group.slots.borrow_mut().iter_mut().for_each(|slot| slot.disk = None);
+        }
+        if lost && let Some(volumes) = Some(self.pool.log_volumes()).filter(|volumes| !volumes.is_empty()) {
+            let sentence = format!(
+                "the log of pool {} was given up; what these volumes had acknowledged last is lost: {}",
+                self.pool.name,
+                first_few(volumes.iter(), 5)
+            );
+            self.pool.raise(event::LOG_GIVEN_UP, sentence);
+        }
+        let removed = if lost {
+            self.pool.pool.write_log().forget_group().await
+        } else {
+            self.pool.pool.write_log().remove_group().await
+        };
+        self.pool.log.0.replace(Running::None);
+        removed.map(drop).map_err(|error| refusal(&error, self.pool))
     }
 }
 
@@ -314,9 +330,16 @@ fn absent(place: u16, record: &GroupRecord) -> Option<GroupReport> {
 }
 
 /// Writes into the catalog what becomes of the log.
-struct Keeper<W: World> {
+pub(super) struct Keeper<W: World> {
     pool: Weak<OpenPool<W>>,
     id: Uuid,
+}
+
+impl<W: World> Keeper<W> {
+    /// Who is told when the log `id` fails.
+    pub(super) fn of(pool: &Rc<OpenPool<W>>, id: Uuid) -> Rc<dyn LogOwner> {
+        Rc::new(Self { pool: Rc::downgrade(pool), id })
+    }
 }
 
 impl<W: World> LogOwner for Keeper<W> {
@@ -331,7 +354,7 @@ impl<W: World> LogOwner for Keeper<W> {
             let pool = pool.ok_or(gone)?;
             tracing::error!(pool = %pool.name, %error, "the log has failed; volumes are written through");
             let volumes = volumes.into_iter().map(|volume| Uuid::from_u128(volume.0)).collect();
-            let abandoned = pool.pool.abandon_log(id, volumes).await;
+            let abandoned = pool.pool.write_log().abandon(id, volumes).await;
             let sentence = format!(
                 "the log of pool {} has failed: {error}; its volumes are written through, and what it held is being written to the disks",
                 pool.name
@@ -349,7 +372,7 @@ impl<W: World> LogOwner for Keeper<W> {
         let (pool, id) = (self.pool.upgrade(), self.id);
         async move {
             let Some(pool) = pool else { return };
-            match pool.pool.settle_log(id).await {
+            match pool.pool.write_log().settle(id).await {
                 Ok(()) => {
                     let sentence = format!(
                         "everything that the failed log of pool {0} held is on the disks; write its volumes through, take it away with blockyard pool remove-log {0}, and add another",

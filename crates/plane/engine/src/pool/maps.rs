@@ -25,45 +25,47 @@ pub(super) struct MapRepairs {
     is_telling: Cell<bool>,
 }
 
+impl MapRepairs {
+    fn note<W: World>(&self, pool: &Rc<OpenPool<W>>, repair: MapRepair) {
+        let MapRepair { family, what, block, copies } = repair;
+        tracing::warn!(pool = %pool.name, volume = %family, what, block, copies, "a copy of a map block was repaired");
+        let mut untold = self.untold.borrow_mut();
+        untold.entry((family, what)).or_insert(Repaired { copies: 0, first: block }).copies += copies;
+        drop(untold);
+        if !self.is_telling.replace(true) {
+            let (weak, world) = (Rc::downgrade(pool), pool.shard.world.clone());
+            pool.spawn(async move {
+                world.sleep(TOGETHER).await;
+                if let Some(pool) = weak.upgrade() {
+                    pool.map_repairs.tell(&pool);
+                }
+            });
+        }
+    }
+
+    fn tell<W: World>(&self, pool: &OpenPool<W>) {
+        self.is_telling.set(false);
+        for ((family, what), Repaired { copies, first }) in self.untold.take() {
+            let volume = pool.family_name(family);
+            let plural = if copies == 1 { "" } else { "s" };
+            let sentence = format!(
+                "{copies} damaged {what}{plural} in the map of volume {volume} repaired from another copy, the first at \
+                 map block {first}; check the disks of pool {} and what else writes to them",
+                pool.name
+            );
+            pool.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Volume, &volume), sentence);
+        }
+    }
+}
+
 impl<W: World> OpenPool<W> {
     /// Operators hear of copies of map blocks that were damaged, so far and from now on.
     pub(super) fn watch_maps(self: &Rc<Self>) {
         let weak = Rc::downgrade(self);
         self.pool.on_map_repair(move |repair| {
             if let Some(pool) = weak.upgrade() {
-                pool.note_map_repair(repair);
+                pool.map_repairs.note(&pool, repair);
             }
         });
-    }
-
-    fn note_map_repair(self: &Rc<Self>, repair: MapRepair) {
-        let MapRepair { family, what, block, copies } = repair;
-        tracing::warn!(pool = %self.name, volume = %family, what, block, copies, "a copy of a map block was repaired");
-        let mut untold = self.map_repairs.untold.borrow_mut();
-        untold.entry((family, what)).or_insert(Repaired { copies: 0, first: block }).copies += copies;
-        drop(untold);
-        if !self.map_repairs.is_telling.replace(true) {
-            let (pool, world) = (Rc::downgrade(self), self.shard.world.clone());
-            self.spawn(async move {
-                world.sleep(TOGETHER).await;
-                if let Some(pool) = pool.upgrade() {
-                    pool.tell_of_map_repairs();
-                }
-            });
-        }
-    }
-
-    fn tell_of_map_repairs(&self) {
-        self.map_repairs.is_telling.set(false);
-        for ((family, what), Repaired { copies, first }) in self.map_repairs.untold.take() {
-            let volume = self.family_name(family);
-            let plural = if copies == 1 { "" } else { "s" };
-            let sentence = format!(
-                "{copies} damaged {what}{plural} in the map of volume {volume} repaired from another copy, the first at \
-                 map block {first}; check the disks of pool {} and what else writes to them",
-                self.name
-            );
-            self.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Volume, &volume), sentence);
-        }
     }
 }

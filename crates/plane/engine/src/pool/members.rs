@@ -2,7 +2,9 @@
 
 use super::overwrite::Overwriting;
 use super::refusals::{array_refusal, refusal};
+use super::rejoin::Place;
 use super::report::disk_size_for;
+use super::takeup::LogReturn;
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
 use crate::array::{self, Disk};
 use crate::inspect;
@@ -23,7 +25,7 @@ use volume::{NewDisk, data_area};
 pub async fn fail_disk<W: World>(shard: Rc<ShardContext<W>>, pool: Name, disk: DiskId) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     let (group, member) = pool.place(disk)?;
-    pool.fail(group, member).await?;
+    Place { pool: &pool, group, member }.fail().await?;
     Ok(pool.report())
 }
 
@@ -40,11 +42,11 @@ pub async fn replace_disk<W: World>(
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let pool = find(&shard, &pool)?;
     if pool.awaits(lost) {
-        let shown = pool.take_up_log(candidate).await?;
+        let shown = LogReturn { pool: &pool, candidate }.take_up().await?;
         return Ok((pool.report(), shown));
     }
     let (group, member) = pool.place(lost)?;
-    let state = &pool.groups[group];
+    let (state, place) = (&pool.groups[group], Place { pool: &pool, group, member });
     pool.admit_change_of_members(group)?;
     let takes_part = !matches!(pool.member_state(group, member), MemberState::Failed | MemberState::Missing);
     if takes_part && !force {
@@ -53,29 +55,30 @@ pub async fn replace_disk<W: World>(
         return Err(Refusal::new(code::DISK_HEALTHY, message, hint));
     }
     // A healthy member is not given up for a disk that cannot have its place.
-    let opened = if takes_part { Some(pool.open_replacement(group, &candidate, force).await?) } else { None };
+    let opened = if takes_part { Some(place.open_replacement(&candidate, force).await?) } else { None };
     if takes_part {
-        pool.fail(group, member).await?;
+        place.fail().await?;
     }
     // A disk that failed and comes back may be its own replacement: let go of it before it is opened.
     state.array.release(member);
     state.slots.borrow_mut()[usize::from(member)].disk = None;
-    pool.pool.release_member(uuid(lost));
+    pool.pool.members().release(uuid(lost));
     let disk = match opened {
         Some(disk) => disk,
-        None => pool.open_replacement(group, &candidate, force).await?,
+        None => place.open_replacement(&candidate, force).await?,
     };
-    if state.array.is_protected() && pool.is_the_member(lost, &disk).await {
+    if state.array.is_protected() && place.is_the_member(&disk).await {
         state.slots.borrow_mut()[usize::from(member)].name = Some(candidate.name.clone());
-        pool.readmit(group, member, &disk).await.map_err(|error| refusal(&error, &pool))?;
+        place.readmit(&disk).await.map_err(|error| refusal(&error, &pool))?;
         pool.start_repair(group);
         return Ok((pool.report(), Vec::new()));
     }
     let id = new_uuid(&shard.world);
     let replacement = NewDisk { id, device: disk.clone() };
-    let replaced = pool.pool.replace_member(uuid(lost), replacement, shard.world.unix_seconds(), CREATED_BY, force);
+    let members = pool.pool.members();
+    let replaced = members.replace(uuid(lost), replacement, shard.world.unix_seconds(), CREATED_BY, force);
     replaced.await.map_err(|error| refusal(&error, &pool))?;
-    pool.guard(&disk);
+    pool.guarding.cover(&disk);
     state.slots.borrow_mut()[usize::from(member)] = Slot::of(id, &candidate, &disk);
     let window = open::window::<W>(&disk, state.array.member_blocks()).expect("the pool has admitted the disk");
     state.to_fill.borrow_mut().remove(&member);
@@ -109,58 +112,6 @@ pub async fn blink<W: World>(
 }
 
 impl<W: World> OpenPool<W> {
-    /// The disk is open, is as large as a member of the group must be, and no other node writes to it.
-    async fn open_replacement(&self, group: usize, candidate: &Candidate, force: bool) -> Result<Disk<W>, Refusal> {
-        let disk: Disk<W> = array::disk(&self.shard.world, inspect::open(&self.shard.remotes, &candidate.path).await?);
-        let needed = self.groups[group].array.member_blocks();
-        if data_area(disk.geometry().blocks).is_none_or(|area| area.len < needed) {
-            let (size, least) = (Size::new(disk.geometry().bytes()), disk_size_for(needed));
-            let least_text = least.iec();
-            let message = format!(
-                "disk {} has {} and is too small for group {group} of pool {}",
-                candidate.name,
-                size.iec(),
-                self.name
-            );
-            return Err(Refusal::new(
-                code::DISK_TOO_SMALL,
-                message,
-                format!("use a disk of at least {least_text} ({} bytes)", least.bytes()),
-            ));
-        }
-        if force {
-            let disks = [(candidate.name.clone(), disk.clone())];
-            Overwriting { disks: &disks, pool: Some(self.pool.id()), node: None }.admit(&self.shard).await?;
-        }
-        Ok(disk)
-    }
-
-    async fn fail(&self, group: usize, member: u16) -> Result<(), Refusal> {
-        let disk = self.disk_name(group, member);
-        if usize::from(member) >= self.groups[group].array.status().members.len() {
-            let message = format!("disk {disk} is not a member of pool {} yet", self.name);
-            return Err(Refusal::new(code::POOL_BUSY, message, "wait until it has joined"));
-        }
-        self.taking_out.set(Some(self.groups[group].slots.borrow()[usize::from(member)].id));
-        let failed = self.groups[group].array.fail(member).await;
-        self.taking_out.set(None);
-        failed.map_err(|error| match error {
-            FailError::NotInService(_) => Refusal::new(
-                code::DISK_FAILED_ALREADY,
-                format!("disk {disk} of pool {} has failed already", self.name),
-                "replace it with `blockyard disk replace`",
-            ),
-            FailError::Needed(_) => Refusal::new(
-                code::POOL_WOULD_FAIL,
-                format!("without disk {disk} the pool {} could not serve its data", self.name),
-                "replace the disks that have failed, and wait for the rebuild",
-            ),
-            FailError::NoSuchMember(_) | FailError::NotRecorded(_) => {
-                Refusal::new(code::POOL_FAILED, format!("disk {disk} of pool {}: {error}", self.name), "")
-            }
-        })
-    }
-
     /// A member has failed, or an operator takes it out.
     pub(super) fn tell_of_failure(&self, group: usize, member: u16, error: IoError) {
         let (disk, pool) = (self.disk_name(group, member), &self.name);
@@ -197,6 +148,63 @@ impl<W: World> OpenPool<W> {
     pub(super) fn member_state(&self, group: usize, member: u16) -> MemberState {
         let members = self.groups[group].array.status().members;
         members.get(usize::from(member)).map_or(MemberState::Missing, |member| member.state)
+    }
+}
+
+impl<W: World> Place<'_, W> {
+    /// The disk is open, is as large as a member of the group must be, and no other node writes to it.
+    async fn open_replacement(&self, candidate: &Candidate, force: bool) -> Result<Disk<W>, Refusal> {
+        let group = self.group;
+        let disk: Disk<W> =
+            array::disk(&self.pool.shard.world, inspect::open(&self.pool.shard.remotes, &candidate.path).await?);
+        let needed = self.pool.groups[group].array.member_blocks();
+        if data_area(disk.geometry().blocks).is_none_or(|area| area.len < needed) {
+            let (size, least) = (Size::new(disk.geometry().bytes()), disk_size_for(needed));
+            let least_text = least.iec();
+            let message = format!(
+                "disk {} has {} and is too small for group {group} of pool {}",
+                candidate.name,
+                size.iec(),
+                self.pool.name
+            );
+            return Err(Refusal::new(
+                code::DISK_TOO_SMALL,
+                message,
+                format!("use a disk of at least {least_text} ({} bytes)", least.bytes()),
+            ));
+        }
+        if force {
+            let disks = [(candidate.name.clone(), disk.clone())];
+            Overwriting { disks: &disks, pool: Some(self.pool.pool.id()), node: None }.admit(&self.pool.shard).await?;
+        }
+        Ok(disk)
+    }
+
+    async fn fail(&self) -> Result<(), Refusal> {
+        let Self { group, member, .. } = *self;
+        let disk = self.pool.disk_name(group, member);
+        if usize::from(member) >= self.pool.groups[group].array.status().members.len() {
+            let message = format!("disk {disk} is not a member of pool {} yet", self.pool.name);
+            return Err(Refusal::new(code::POOL_BUSY, message, "wait until it has joined"));
+        }
+        self.pool.taking_out.set(Some(self.pool.groups[group].slots.borrow()[usize::from(member)].id));
+        let failed = self.pool.groups[group].array.fail(member).await;
+        self.pool.taking_out.set(None);
+        failed.map_err(|error| match error {
+            FailError::NotInService(_) => Refusal::new(
+                code::DISK_FAILED_ALREADY,
+                format!("disk {disk} of pool {} has failed already", self.pool.name),
+                "replace it with `blockyard disk replace`",
+            ),
+            FailError::Needed(_) => Refusal::new(
+                code::POOL_WOULD_FAIL,
+                format!("without disk {disk} the pool {} could not serve its data", self.pool.name),
+                "replace the disks that have failed, and wait for the rebuild",
+            ),
+            FailError::NoSuchMember(_) | FailError::NotRecorded(_) => {
+                Refusal::new(code::POOL_FAILED, format!("disk {disk} of pool {}: {error}", self.pool.name), "")
+            }
+        })
     }
 }
 

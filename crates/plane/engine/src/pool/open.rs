@@ -4,7 +4,8 @@ use super::keys;
 use super::own::{self, Taking};
 use super::read_only::{ASKED_FOR, open_read_only, why_unwritable};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
-use super::{Candidate, GroupState, OpenPool, Slot, concerned, disk_id, volumes};
+use super::rejoin::Place;
+use super::{Candidate, GroupState, OpenPool, Slot, concerned, copy, disk_id, volumes};
 use crate::array::{self, Disk, Member, Watch};
 use crate::inspect;
 use crate::shard_context::ShardContext;
@@ -72,20 +73,21 @@ async fn open_written<W: World>(
     keys::admit(&found, taking)?;
     let (found, taken) = own::take(shard, taking, found, looked, async || look_again(looked, id).await).await?;
     let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, &found, looked, taking).await?;
-    pool.tell_of_damage(&found, looked);
+    let opened = AfterOpen { pool: &pool, found: &found };
+    opened.tell_of_damage(looked);
     pool.hold(taken).await?;
-    for (disk, error) in pool.pool.reserve_metadata().await {
+    for (disk, error) in pool.pool.members().reserve_metadata().await {
         tracing::warn!(pool = %pool.name, %disk, %error, "there is no space for all metadata of a disk");
     }
     pool.bring_key(taking).await?;
-    pool.tell_of_trouble(&troubles, &found);
-    pool.agree_after_open().await?;
+    opened.tell_of_trouble(&troubles);
+    opened.agree().await?;
     pool.finish_growth().await;
-    pool.suspect_dirty(&found);
+    opened.suspect_dirty();
     let volumes = volumes::open_all(&pool, log_refused).await?;
-    pool.clear_copies().await;
+    copy::clear(&pool).await;
     shard.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
-    pool.repair_after_open(&found, |place| looked[place].disk.clone()).await;
+    opened.repair(|place| looked[place].disk.clone()).await;
     Ok((pool.report(), volumes))
 }
 
@@ -308,25 +310,31 @@ fn fallback_name(id: PoolId) -> Name {
     format!("pool-{}", &id.to_string()[..8]).parse().expect("these characters make a name")
 }
 
-impl<W: World> OpenPool<W> {
+/// What is to be done with a pool whose arrays were just assembled: `found` is what its disks say.
+pub(super) struct AfterOpen<'a, W: World> {
+    pub(super) pool: &'a Rc<OpenPool<W>>,
+    pub(super) found: &'a FoundPool,
+}
+
+impl<W: World> AfterOpen<'_, W> {
     /// Metadata that was damaged, and was written again when the pool was opened.
-    pub(super) fn tell_of_damage(&self, found: &FoundPool, looked: &[Looked<W>]) {
-        for damage in found.damage() {
-            let mut positions = found.groups.iter().flat_map(|group| &group.positions);
+    pub(super) fn tell_of_damage(&self, looked: &[Looked<W>]) {
+        for damage in self.found.damage() {
+            let mut positions = self.found.groups.iter().flat_map(|group| &group.positions);
             let place = positions.find(|position| position.disk == damage.disk).and_then(|position| position.probe);
             let Some(Looked { candidate, .. }) = place.and_then(|place| looked.get(place)) else { continue };
-            let (disk, pool, structure) = (&candidate.name, &self.name, damage.structure);
+            let (disk, pool, structure) = (&candidate.name, &self.pool.name, damage.structure);
             tracing::warn!(%pool, %disk, %structure, "metadata was damaged and is written again");
             let sentence = format!(
                 "disk {disk} of pool {pool}: {structure} was damaged and was written again. Check what else writes to this \
                  disk, and the disk itself."
             );
-            self.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, disk), sentence);
+            self.pool.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, disk), sentence);
         }
     }
 
-    pub(super) fn tell_of_trouble(&self, troubles: &[(usize, Trouble)], found: &FoundPool) {
-        let pool = &self.name;
+    pub(super) fn tell_of_trouble(&self, troubles: &[(usize, Trouble)]) {
+        let pool = &self.pool.name;
         for (group, hole) in
             troubles.iter().flat_map(|(group, trouble)| trouble.holes.iter().map(move |hole| (group, hole)))
         {
@@ -335,35 +343,35 @@ impl<W: World> OpenPool<W> {
                 "{count} batches of the redo log of group {group} of pool {pool} (numbers {first} to {last}) could not be read on any \
                  disk, and an operator accepted the loss: blocks that they changed may be older than what was acknowledged. \
                  Check the file systems on the volumes that lie there, or restore them from a backup: {}.",
-                concerned::volumes_on(pool.as_str(), &found.catalog, *group)
+                concerned::volumes_on(pool.as_str(), &self.found.catalog, *group)
             );
-            self.raise(event::REDO_LOG_DAMAGED, sentence);
+            self.pool.raise(event::REDO_LOG_DAMAGED, sentence);
         }
         let left_out = troubles
             .iter()
             .flat_map(|(group, trouble)| trouble.left_out.iter().map(move |(member, why)| (*group, *member, *why)));
         for (group, member, why) in left_out {
-            let disk = self.disk_name(group, member);
+            let disk = self.pool.disk_name(group, member);
             tracing::warn!(%pool, disk, %why, "a disk is not used by its group");
             let sentence = format!("disk {disk} of pool {pool} is not used: {why}; replace it, also with itself");
-            self.shard.raise(event::DISK_LEFT_OUT, Subject::new(SubjectKind::Disk, &disk), sentence);
+            self.pool.shard.raise(event::DISK_LEFT_OUT, Subject::new(SubjectKind::Disk, &disk), sentence);
         }
     }
 
     /// Catalog and arrays count on the same members: whom one of them has given up, the other does too.
-    pub(super) async fn agree_after_open(&self) -> Result<(), Refusal> {
-        for (group, status) in self.pool.status().groups.iter().enumerate() {
-            let Some(state) = self.groups.get(group) else { continue };
+    pub(super) async fn agree(&self) -> Result<(), Refusal> {
+        for (group, status) in self.pool.pool.status().groups.iter().enumerate() {
+            let Some(state) = self.pool.groups.get(group) else { continue };
             let counted = state.array.status().members.len();
             for (number, member) in (0..).zip(&status.record.members).take(counted) {
-                let in_array = self.member_state(group, number);
+                let in_array = self.pool.member_state(group, number);
                 if member.state == volume::MemberState::Failed && in_array == raid::MemberState::InService {
-                    if let Err(error) = self.groups[group].array.fail(number).await {
-                        tracing::error!(pool = %self.name, group, %error, "a disk that missed a commit is used on");
+                    if let Err(error) = self.pool.groups[group].array.fail(number).await {
+                        tracing::error!(pool = %self.pool.name, group, %error, "a disk that missed a commit is used on");
                     }
                 } else if member.state == volume::MemberState::InService && in_array != raid::MemberState::InService {
-                    let failed = self.pool.set_member_state(member.disk, volume::MemberState::Failed).await;
-                    failed.map_err(|error| refusal(&error, self))?;
+                    let failed = self.pool.pool.members().set_state(member.disk, volume::MemberState::Failed).await;
+                    failed.map_err(|error| refusal(&error, self.pool))?;
                 }
             }
         }
@@ -371,37 +379,48 @@ impl<W: World> OpenPool<W> {
     }
 
     /// Groups that were not closed in order are read with care, before anything is read of them: the maps of volumes lie there too.
-    pub(super) fn suspect_dirty(&self, found: &FoundPool) {
-        let dirty = (0..).zip(&found.catalog.groups);
-        let dirty = dirty.filter(|(number, record)| !record.clean && self.groups.get(*number).is_some());
+    pub(super) fn suspect_dirty(&self) {
+        let dirty = (0..).zip(&self.found.catalog.groups);
+        let dirty = dirty.filter(|(number, record)| !record.clean && self.pool.groups.get(*number).is_some());
         dirty.for_each(|(number, _)| self.suspect(number));
     }
 
-    async fn repair_after_open(self: &Rc<Self>, found: &FoundPool, disk: impl Fn(usize) -> Disk<W>) {
-        for (number, (record, group)) in found.catalog.groups.iter().zip(&found.groups).enumerate() {
-            if self.groups.get(number).is_none() {
+    /// The group was being written when the daemon ended: nobody reads now one copy and now another, and its parity
+    /// is computed again once repairs begin.
+    fn suspect(&self, group: usize) {
+        self.pool.groups[group].needs_resync.set(true);
+        for stripes in self.pool.stripes_in_use(group) {
+            self.pool.groups[group].array.mark_suspect(stripes);
+        }
+    }
+
+    async fn repair(&self, disk: impl Fn(usize) -> Disk<W>) {
+        for (number, (record, group)) in self.found.catalog.groups.iter().zip(&self.found.groups).enumerate() {
+            if self.pool.groups.get(number).is_none() {
                 continue;
             }
             for ((member, position), recorded) in (0..).zip(&group.positions).zip(&record.members) {
                 let Some(place) = position.probe else { continue };
-                let state = &self.groups[number];
+                let state = &self.pool.groups[number];
                 let counted = state.array.status().members.len();
                 match position.standing {
                     _ if usize::from(member) >= counted => {}
-                    Standing::Rebuilding { .. } => self.resume_rebuild(number, member, &disk(place)).await,
+                    Standing::Rebuilding { .. } => {
+                        Place { pool: self.pool, group: number, member }.resume_rebuild(&disk(place)).await
+                    }
                     // Who was not there at an earlier opening and left as it is lacks only what was written since.
                     Standing::Failed if !record.protected || recorded.state != volume::MemberState::Missing => {}
                     Standing::Failed if state.array.status().reshape.is_some() => {
                         state.returning.borrow_mut().push((member, disk(place)));
                     }
                     Standing::Failed => {
-                        self.let_return(number, member, &disk(place)).await;
+                        Place { pool: self.pool, group: number, member }.let_return(&disk(place)).await;
                     }
                     _ => {}
                 }
             }
-            if !record.clean || self.is_widening(number) {
-                self.start_repair(number);
+            if !record.clean || self.pool.groups[number].is_widening() {
+                self.pool.start_repair(number);
             }
         }
     }

@@ -56,6 +56,20 @@ pub(super) struct Guard {
     ended: Cell<bool>,
 }
 
+impl Guard {
+    /// The disk that joins the pool is behind its fence.
+    pub(super) fn cover<W: World>(&self, disk: &Disk<W>) {
+        if let Some(fence) = self.fence.get() {
+            disk.device().guard(fence);
+        }
+    }
+
+    /// Nobody is told any more whose the pool is.
+    pub(super) fn end(&self) {
+        self.ended.set(true);
+    }
+}
+
 /// A pool that is ours and not open yet: its members are told so until it is.
 pub(super) struct Beating<W: World> {
     shard: Rc<ShardContext<W>>,
@@ -104,7 +118,7 @@ pub async fn keep_state<W: World>(shard: &Rc<ShardContext<W>>, version: u64, byt
     for pool in shard.pools.borrow().values() {
         let (pool, bytes, writing) = (pool.clone(), bytes.clone(), writing.clone());
         shard.world.spawn(async move {
-            pool.pool.keep_state_copy(version, &bytes).await;
+            pool.pool.ownership().keep_state_copy(version, &bytes).await;
             drop(writing);
         });
     }
@@ -169,7 +183,7 @@ impl<W: World> OpenPool<W> {
     /// The pool that was taken and is open now stays ours until it is closed or somebody takes it over.
     pub(super) async fn hold(self: &Rc<Self>, taken: Taken<W>) -> Result<(), Refusal> {
         let own = taken.beating.own.borrow().clone();
-        self.pool.hold(own).await.map_err(|error| refusal(&error, self))?;
+        self.pool.ownership().hold(own).await.map_err(|error| refusal(&error, self))?;
         taken.beating.ended.set(true);
         if let Some(from) = &taken.from {
             let sentence = format!("pool {} was taken over from node {from}, which had not let go of it", self.name);
@@ -181,7 +195,7 @@ impl<W: World> OpenPool<W> {
 
     /// The pool that was just made is ours, as [`OpenPool::hold`] has it.
     pub(super) async fn claim(self: &Rc<Self>, taking: &Taking) -> Result<(), Refusal> {
-        let claimed = self.pool.claim(&taking.node(), self.shard.world.unix_seconds()).await;
+        let claimed = self.pool.ownership().claim(&taking.node(), self.shard.world.unix_seconds()).await;
         claimed.map_err(|error| refusal(&error, self))?;
         self.stand_guard();
         Ok(())
@@ -196,33 +210,21 @@ impl<W: World> OpenPool<W> {
         self.admit_own("stop the node that uses its disks, and create the pool again")
     }
 
-    /// The disk that joins the pool is behind its fence.
-    pub(super) fn guard(&self, disk: &Disk<W>) {
-        if let Some(fence) = self.guarding.fence.get() {
-            disk.device().guard(fence);
-        }
-    }
-
     /// Nobody has the pool any more.
     pub(super) async fn let_go(&self) {
         self.guarding.ended.set(true);
         // A disk that does not answer any more holds nobody up; the next owner then watches.
-        select(pin!(self.pool.release()), pin!(self.shard.world.sleep(LEASE))).await;
-    }
-
-    /// Nobody is told any more whose the pool is.
-    pub(super) fn stop_beating(&self) {
-        self.guarding.ended.set(true);
+        select(pin!(self.pool.ownership().release()), pin!(self.shard.world.sleep(LEASE))).await;
     }
 
     /// True when another node has the pool.
     pub(super) fn is_fenced(&self) -> bool {
-        self.pool.fenced_by().is_some() || self.overtaken.get().is_some()
+        self.pool.ownership().fenced_by().is_some() || self.overtaken.get().is_some()
     }
 
     /// Why the pool is not ours any more, in words.
     pub(super) fn loss(&self) -> Option<String> {
-        self.pool.fenced_by().map(|loss| self.told_of(&loss)).or_else(|| self.overtaken.get().cloned())
+        self.pool.ownership().fenced_by().map(|loss| self.told_of(&loss)).or_else(|| self.overtaken.get().cloned())
     }
 
     fn told_of(&self, loss: &Loss) -> String {
@@ -244,11 +246,11 @@ impl<W: World> OpenPool<W> {
             return;
         }
         for slot in self.slots() {
-            slot.disk.iter().for_each(|disk| self.guard(disk));
+            slot.disk.iter().for_each(|disk| self.guarding.cover(disk));
         }
         let (name, shard, closing) = (self.name.clone(), self.shard.clone(), fence.clone());
         let pool = Rc::downgrade(self);
-        self.pool.on_fenced(move |loss| {
+        self.pool.ownership().on_fenced(move |loss| {
             closing.close();
             let told = pool.upgrade().map_or_else(|| loss.to_string(), |pool| pool.told_of(loss));
             stop_serving(&shard, &name, &told);
@@ -274,10 +276,10 @@ async fn beat<W: World>(pool: Weak<OpenPool<W>>, shard: Rc<ShardContext<W>>, fen
         let (began, fence) = (shard.world.now(), fence.clone());
         shard.world.spawn(async move {
             // Who hears that it is somebody else's has been told by then.
-            if let Err(error) = pool.pool.beat(|| fence.hold(began)).await {
+            if let Err(error) = pool.pool.ownership().beat(|| fence.hold(began)).await {
                 tracing::debug!(pool = %pool.name, %error, "no beat");
             }
-            for disk in pool.pool.take_mended_marks() {
+            for disk in pool.pool.ownership().take_mended_marks() {
                 pool.tell_of_repair(disk, "its owner's mark");
             }
         });

@@ -4,7 +4,7 @@
 //! and log device hold is shown from there. Nobody claims the pool, repairs it or tends its maps, and no host may write.
 //! `docs/adr/0018-pools-that-are-read-only.md` says why it is done so.
 
-use super::open::{Assembled, Looked, assemble_pool, find_pool, look_again, look_at};
+use super::open::{AfterOpen, Assembled, Looked, assemble_pool, find_pool, look_again, look_at};
 use super::own::{self, Taking};
 use super::{Candidate, OpenPool, keys, volumes};
 use crate::array::overlay;
@@ -111,11 +111,12 @@ async fn recover<W: World>(
 ) -> Result<(Rc<OpenPool<W>>, Vec<VolumeReport>), Refusal> {
     let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, found, looked, taking).await?;
     assert!(pool.read_only.set(why.to_owned()).is_ok(), "a pool is opened once");
-    pool.tell_of_damage(found, looked);
+    let opened = AfterOpen { pool: &pool, found };
+    opened.tell_of_damage(looked);
     pool.bring_key(taking).await?;
-    pool.tell_of_trouble(&troubles, found);
-    pool.agree_after_open().await?;
-    pool.suspect_dirty(found);
+    opened.tell_of_trouble(&troubles);
+    opened.agree().await?;
+    opened.suspect_dirty();
     let volumes = volumes::open_all(&pool, log_refused).await?;
     Ok((pool, volumes))
 }

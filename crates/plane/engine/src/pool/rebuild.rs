@@ -1,6 +1,6 @@
 //! Repair in the background: replacements are filled, and what a crash left unsure is looked through.
 
-use super::care::Gait;
+use super::care::{Care, Gait};
 use super::findings::tell_of_unfilled;
 use super::work::{Work, WorkKind};
 use super::{OpenPool, uuid};
@@ -33,15 +33,6 @@ impl Halt {
 }
 
 impl<W: World> OpenPool<W> {
-    /// The group was being written when the daemon ended: nobody reads now one copy and now another, and its parity
-    /// is computed again once repairs begin.
-    pub(super) fn suspect(&self, group: usize) {
-        self.groups[group].needs_resync.set(true);
-        for stripes in self.stripes_in_use(group) {
-            self.groups[group].array.mark_suspect(stripes);
-        }
-    }
-
     /// What there is to repair in the group is repaired, one thing after the other, while it serves.
     pub(super) fn start_repair(self: &Rc<Self>, group: usize) {
         if self.groups[group].repairing.replace(true) {
@@ -49,7 +40,8 @@ impl<W: World> OpenPool<W> {
         }
         let pool = self.clone();
         self.shard.world.spawn(async move {
-            let repair = pin!(pool.repair(group));
+            let repair = GroupRepair { pool: pool.clone(), group };
+            let repair = pin!(repair.run());
             let halted = pin!(pool.halt.pulled());
             if let Either::Right(_) = select(repair, halted).await {
                 tracing::debug!(pool = %pool.name, group, "repair is interrupted");
@@ -67,108 +59,12 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    async fn repair(self: &Rc<Self>, group: usize) {
-        let state = &self.groups[group];
-        if state.needs_resync.get() {
-            self.resync(group).await;
-        }
-        loop {
-            if !self.widen(group).await {
-                return;
-            }
-            let members = state.array.status().members;
-            let waiting = members.iter().position(|member| matches!(member.state, MemberState::Rebuilding { .. }));
-            let Some(member) = waiting else { return };
-            let member = u16::try_from(member).expect("a group has at most 64 members");
-            if !self.rebuild(group, member).await {
-                return;
-            }
-        }
-    }
-
-    /// Fills a replacement; false when it makes no sense to go on with others.
-    async fn rebuild(self: &Rc<Self>, group: usize, member: u16) -> bool {
-        let stripes = self.stripes_to_fill(group, member);
-        let disk = self.disk_name(group, member);
-        self.until_resumed().await;
-        let work = self.begin_over(group, WorkKind::Rebuild, &stripes);
-        let mut owner = Owner { pool: self.clone(), group, work, gait: self.gait(), disk: disk.clone() };
-        let sentence = format!("disk {disk} of pool {} is being filled", self.name);
-        self.raise(event::REBUILD_BEGAN, sentence);
-        let before = self.written_bytes(group, Some(member));
-        match self.groups[group].array.rebuild(member, &stripes, &mut owner).await {
-            Ok(rebuilt) => {
-                self.groups[group].to_fill.borrow_mut().remove(&member);
-                tracing::info!(pool = %self.name, disk, stripes = rebuilt.stripes, "a member is rebuilt and in service");
-                let written = self.written_bytes(group, Some(member)) - before;
-                let taken = work.summary(self.shard.world.now(), written, "it");
-                let sentence = format!("disk {disk} of pool {} is filled and in service{taken}", self.name);
-                self.raise(event::REBUILD_ENDED, sentence);
-                true
-            }
-            Err(RebuildError::ReplacementLost(_)) => {
-                tracing::error!(pool = %self.name, disk, "the replacement failed while it was being filled");
-                let sentence = format!("disk {disk} failed while it was being filled for pool {}", self.name);
-                self.raise(event::REBUILD_STOPPED, sentence);
-                true
-            }
-            Err(error) => {
-                tracing::error!(pool = %self.name, disk, %error, "the rebuild stopped");
-                let sentence = format!("disk {disk} of pool {} cannot be filled: {error}", self.name);
-                self.raise(event::REBUILD_STOPPED, sentence);
-                false
-            }
-        }
-    }
-
-    async fn resync(self: &Rc<Self>, group: usize) {
-        let (name, array) = (&self.name, self.groups[group].array.clone());
-        tracing::info!(pool = %name, group, "the daemon ended while the group was written; parity is computed again");
-        let sentence = format!("group {group} of pool {name} was being written when the daemon ended, and is compared");
-        self.raise(event::RESYNC_BEGAN, sentence);
-        let mut mismatches = 0;
-        let ranges = self.stripes_in_use(group);
-        self.until_resumed().await;
-        let (mut work, mut gait, mut before) = (self.begin(group, WorkKind::Resync), self.gait(), 0);
-        let stripe_bytes = self.stripe_bytes(group);
-        for range in ranges {
-            let length = range.end - range.start;
-            let pace = async |progress: raid::Progress| {
-                let done = (before + progress.done) * stripe_bytes;
-                work.advance(self.shard.world.now(), done);
-                self.groups[group].work.set(Some(work));
-                self.keep_pace(&mut gait, done, work.total_bytes(), OpenPool::is_resumed).await;
-            };
-            match array.resync(range, pace).await {
-                Ok(verified) => mismatches += verified.mismatches,
-                Err(error) => {
-                    tracing::error!(pool = %name, group, %error, "the resync stopped");
-                    let sentence = format!("group {group} of pool {name} cannot be compared: {error}");
-                    self.raise(event::RESYNC_STOPPED, sentence);
-                    return;
-                }
-            }
-            before += length;
-        }
-        self.groups[group].needs_resync.set(false);
-        self.groups[group].work.set(None);
-        let number = u16::try_from(group).expect("a pool has at most 64 groups");
-        // Somebody writes already when this says false; the group is marked clean when the pool is closed.
-        if let Err(error) = self.pool.mark_clean(number).await {
-            tracing::error!(pool = %name, group, %error, "the group cannot be marked clean");
-        }
-        tracing::info!(pool = %name, group, mismatches, "the resync is done");
-        let sentence =
-            format!("group {group} of pool {name} is compared: {mismatches} stripes differed and were put right");
-        self.raise(event::RESYNC_ENDED, sentence);
-    }
-
     /// The stripes that volumes or the log use, in ascending order.
     pub(super) fn stripes_in_use(&self, group: usize) -> Vec<Range<u64>> {
         let array = &self.groups[group].array;
         let (stripe, stripes) = (array.stripe_blocks(), array.layout().stripes());
         let number = u16::try_from(group).expect("a pool has at most 64 groups");
-        if self.pool.log_group() == Some(number) {
+        if self.pool.write_log().group() == Some(number) {
             return std::iter::once(0..stripes).collect();
         }
         let range = |run: &Extent| run.start.0 / stripe..run.end().0.div_ceil(stripe);
@@ -180,14 +76,6 @@ impl<W: World> OpenPool<W> {
         self.shard.raise(code, Subject::pool(&self.name), sentence);
     }
 
-    /// What a member has to be filled with. Sums say of every block whether it was ever written, also where no volume is now.
-    fn stripes_to_fill(&self, group: usize, member: u16) -> Vec<Range<u64>> {
-        let state = &self.groups[group];
-        let missed = state.to_fill.borrow().get(&member).cloned();
-        let everything = || std::iter::once(0..state.array.layout().stripes()).collect();
-        missed.unwrap_or_else(|| if state.array.is_protected() { everything() } else { self.stripes_in_use(group) })
-    }
-
     /// Work on all of the group that begins now.
     pub(super) fn begin(&self, group: usize, kind: WorkKind) -> Work {
         self.begin_over(group, kind, &self.stripes_in_use(group))
@@ -196,20 +84,124 @@ impl<W: World> OpenPool<W> {
     /// Work on these stripes of the group that begins now, with everything before it.
     fn begin_over(&self, group: usize, kind: WorkKind, stripes: &[Range<u64>]) -> Work {
         let stripes: u64 = stripes.iter().map(|range| range.end - range.start).sum();
-        Work::new(kind, self.shard.world.now(), stripes * self.stripe_bytes(group))
+        Work::new(kind, self.shard.world.now(), stripes * self.groups[group].stripe_bytes())
+    }
+}
+
+/// The repair of one group: what is to be done there is done, one thing after the other.
+pub(super) struct GroupRepair<W: World> {
+    pub(super) pool: Rc<OpenPool<W>>,
+    pub(super) group: usize,
+}
+
+impl<W: World> GroupRepair<W> {
+    async fn run(&self) {
+        let group = self.group;
+        let state = &self.pool.groups[group];
+        if state.needs_resync.get() {
+            self.resync().await;
+        }
+        loop {
+            if !self.widen().await {
+                return;
+            }
+            let members = state.array.status().members;
+            let waiting = members.iter().position(|member| matches!(member.state, MemberState::Rebuilding { .. }));
+            let Some(member) = waiting else { return };
+            let member = u16::try_from(member).expect("a group has at most 64 members");
+            if !self.rebuild(member).await {
+                return;
+            }
+        }
     }
 
-    /// Bytes that were written to the disks of the group, or of this member, since they were opened.
-    pub(super) fn written_bytes(&self, group: usize, member: Option<u16>) -> u64 {
-        let slots = self.groups[group].slots.borrow();
-        let wanted = slots.iter().zip(0..).filter(|(_, number)| member.is_none_or(|member| member == *number));
-        let disks = wanted.filter_map(|(slot, _)| slot.disk.as_ref());
-        disks.map(|disk| disk.device().device().counters().written_bytes).sum()
+    /// Fills a replacement; false when it makes no sense to go on with others.
+    async fn rebuild(&self, member: u16) -> bool {
+        let group = self.group;
+        let stripes = self.stripes_to_fill(member);
+        let disk = self.pool.disk_name(group, member);
+        self.pool.care.until_resumed().await;
+        let work = self.pool.begin_over(group, WorkKind::Rebuild, &stripes);
+        let mut owner = Owner { pool: self.pool.clone(), group, work, gait: self.pool.care.gait(), disk: disk.clone() };
+        let sentence = format!("disk {disk} of pool {} is being filled", self.pool.name);
+        self.pool.raise(event::REBUILD_BEGAN, sentence);
+        let before = self.pool.groups[group].written_bytes(Some(member));
+        match self.pool.groups[group].array.rebuild(member, &stripes, &mut owner).await {
+            Ok(rebuilt) => {
+                self.pool.groups[group].to_fill.borrow_mut().remove(&member);
+                tracing::info!(pool = %self.pool.name, disk, stripes = rebuilt.stripes, "a member is rebuilt and in service");
+                let written = self.pool.groups[group].written_bytes(Some(member)) - before;
+                let taken = work.summary(self.pool.shard.world.now(), written, "it");
+                let sentence = format!("disk {disk} of pool {} is filled and in service{taken}", self.pool.name);
+                self.pool.raise(event::REBUILD_ENDED, sentence);
+                true
+            }
+            Err(RebuildError::ReplacementLost(_)) => {
+                tracing::error!(pool = %self.pool.name, disk, "the replacement failed while it was being filled");
+                let sentence = format!("disk {disk} failed while it was being filled for pool {}", self.pool.name);
+                self.pool.raise(event::REBUILD_STOPPED, sentence);
+                true
+            }
+            Err(error) => {
+                tracing::error!(pool = %self.pool.name, disk, %error, "the rebuild stopped");
+                let sentence = format!("disk {disk} of pool {} cannot be filled: {error}", self.pool.name);
+                self.pool.raise(event::REBUILD_STOPPED, sentence);
+                false
+            }
+        }
     }
 
-    /// Bytes of data in a stripe of the group.
-    pub(super) fn stripe_bytes(&self, group: usize) -> u64 {
-        self.groups[group].array.stripe_blocks() * u64::from(raid::BLOCK_BYTES)
+    async fn resync(&self) {
+        let group = self.group;
+        let (name, array) = (&self.pool.name, self.pool.groups[group].array.clone());
+        tracing::info!(pool = %name, group, "the daemon ended while the group was written; parity is computed again");
+        let sentence = format!("group {group} of pool {name} was being written when the daemon ended, and is compared");
+        self.pool.raise(event::RESYNC_BEGAN, sentence);
+        let mut mismatches = 0;
+        let ranges = self.pool.stripes_in_use(group);
+        self.pool.care.until_resumed().await;
+        let (mut work, mut gait, mut before) = (self.pool.begin(group, WorkKind::Resync), self.pool.care.gait(), 0);
+        let stripe_bytes = self.pool.groups[group].stripe_bytes();
+        for range in ranges {
+            let length = range.end - range.start;
+            let pace = async |progress: raid::Progress| {
+                let done = (before + progress.done) * stripe_bytes;
+                work.advance(self.pool.shard.world.now(), done);
+                self.pool.groups[group].work.set(Some(work));
+                self.pool.care.keep_pace(&mut gait, done, work.total_bytes(), Care::is_resumed).await;
+            };
+            match array.resync(range, pace).await {
+                Ok(verified) => mismatches += verified.mismatches,
+                Err(error) => {
+                    tracing::error!(pool = %name, group, %error, "the resync stopped");
+                    let sentence = format!("group {group} of pool {name} cannot be compared: {error}");
+                    self.pool.raise(event::RESYNC_STOPPED, sentence);
+                    return;
+                }
+            }
+            before += length;
+        }
+        self.pool.groups[group].needs_resync.set(false);
+        self.pool.groups[group].work.set(None);
+        let number = u16::try_from(group).expect("a pool has at most 64 groups");
+        // Somebody writes already when this says false; the group is marked clean when the pool is closed.
+        if let Err(error) = self.pool.pool.mark_clean(number).await {
+            tracing::error!(pool = %name, group, %error, "the group cannot be marked clean");
+        }
+        tracing::info!(pool = %name, group, mismatches, "the resync is done");
+        let sentence =
+            format!("group {group} of pool {name} is compared: {mismatches} stripes differed and were put right");
+        self.pool.raise(event::RESYNC_ENDED, sentence);
+    }
+
+    /// What a member has to be filled with. Sums say of every block whether it was ever written, also where no volume is now.
+    fn stripes_to_fill(&self, member: u16) -> Vec<Range<u64>> {
+        let group = self.group;
+        let state = &self.pool.groups[group];
+        let missed = state.to_fill.borrow().get(&member).cloned();
+        let everything = || std::iter::once(0..state.array.layout().stripes()).collect();
+        missed
+            .unwrap_or_else(|| if state.array.is_protected() { everything() } else { self.pool.stripes_in_use(group) })
     }
 }
 
@@ -224,10 +216,10 @@ struct Owner<W: World> {
 
 impl<W: World> RebuildOwner for Owner<W> {
     async fn pace(&mut self, progress: raid::Progress) {
-        let (pool, done) = (&self.pool, progress.done * self.pool.stripe_bytes(self.group));
+        let (pool, done) = (&self.pool, progress.done * self.pool.groups[self.group].stripe_bytes());
         self.work.advance(pool.shard.world.now(), done);
         pool.groups[self.group].work.set(Some(self.work));
-        if !pool.keep_pace(&mut self.gait, done, self.work.total_bytes(), OpenPool::is_resumed).await {
+        if !pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Care::is_resumed).await {
             let sentence =
                 format!("filling disk {} of pool {} will take longer than was promised", self.disk, pool.name);
             pool.raise(event::REBUILD_LATE, sentence);
@@ -249,7 +241,7 @@ impl<W: World> RebuildOwner for Owner<W> {
         }
         let _: Stable = flushed;
         let disk = self.pool.groups[self.group].slots.borrow()[usize::from(member)].id;
-        let committed = self.pool.pool.set_member_state(uuid(disk), volume::MemberState::InService).await;
+        let committed = self.pool.pool.members().set_state(uuid(disk), volume::MemberState::InService).await;
         committed.map(|()| Stable::attest()).map_err(|error| {
             tracing::error!(pool = %self.pool.name, %error, "the rebuilt member could not be put into service");
             gone

@@ -7,45 +7,60 @@ use shard::World;
 use std::rc::Rc;
 use volume::{Contents, PoolError};
 
-impl<W: World> OpenPool<W> {
+/// One place of a group of an open pool.
+pub(super) struct Place<'a, W: World> {
+    pub(super) pool: &'a Rc<OpenPool<W>>,
+    pub(super) group: usize,
+    pub(super) member: u16,
+}
+
+impl<W: World> Place<'_, W> {
+    /// Which disk belongs there.
+    fn id(&self) -> DiskId {
+        self.pool.groups[self.group].slots.borrow()[usize::from(self.member)].id
+    }
+
     /// The member was being filled when the pool was last open: that goes on.
-    pub(super) async fn resume_rebuild(self: &Rc<Self>, group: usize, member: u16, disk: &Disk<W>) {
-        if self.fill(group, member, disk).await {
-            self.start_repair(group);
+    pub(super) async fn resume_rebuild(&self, disk: &Disk<W>) {
+        if self.fill(disk).await {
+            self.pool.start_repair(self.group);
         }
     }
 
     /// The disk, which was away, is in its place again and gets what it has missed; unless it is not as it left.
-    pub(super) async fn let_return(self: &Rc<Self>, group: usize, member: u16, disk: &Disk<W>) {
-        match self.readmit(group, member, disk).await {
-            Ok(()) => self.start_repair(group),
+    pub(super) async fn let_return(&self, disk: &Disk<W>) {
+        let Self { group, member, .. } = *self;
+        match self.readmit(disk).await {
+            Ok(()) => self.pool.start_repair(group),
             Err(error) => {
-                tracing::warn!(pool = %self.name, group, member, %error, "a disk that was away is not taken back")
+                tracing::warn!(pool = %self.pool.name, group, member, %error, "a disk that was away is not taken back")
             }
         }
     }
 
     /// The disk, which bears the label of the member that it was, takes part again and waits to be filled.
-    pub(super) async fn readmit(&self, group: usize, member: u16, disk: &Disk<W>) -> Result<(), PoolError> {
-        let id = self.groups[group].slots.borrow()[usize::from(member)].id;
-        self.guard(disk);
-        self.pool.readmit_member(uuid(id), disk.clone()).await?;
+    pub(super) async fn readmit(&self, disk: &Disk<W>) -> Result<(), PoolError> {
+        let Self { group, member, .. } = *self;
+        let id = self.id();
+        self.pool.guarding.cover(disk);
+        self.pool.pool.members().readmit(uuid(id), disk.clone()).await?;
         let room = open::room(&volume::probe(disk).await);
         let take = |slot: &mut Slot<W>| (slot.disk, slot.room) = (Some(disk.clone()), room);
-        take(&mut self.groups[group].slots.borrow_mut()[usize::from(member)]);
-        if self.fill(group, member, disk).await {
-            let (name, pool) = (self.disk_name(group, member), &self.name);
+        take(&mut self.pool.groups[group].slots.borrow_mut()[usize::from(member)]);
+        if self.fill(disk).await {
+            let (name, pool) = (self.pool.disk_name(group, member), &self.pool.name);
             let sentence = format!("disk {name} of pool {pool} was away and is back; it gets what it has missed");
-            self.shard.raise(event::DISK_RETURNED, Subject::new(SubjectKind::Disk, &name), sentence);
+            self.pool.shard.raise(event::DISK_RETURNED, Subject::new(SubjectKind::Disk, &name), sentence);
         }
         Ok(())
     }
 
     /// True when the disk bears the label of the member `id` of this pool.
-    pub(super) async fn is_the_member(&self, id: DiskId, disk: &Disk<W>) -> bool {
+    pub(super) async fn is_the_member(&self, disk: &Disk<W>) -> bool {
+        let id = self.id();
         match volume::probe(disk).await.contents {
             Contents::Member(member) => {
-                let of_pool = member.label.pool.into_bytes() == self.id.to_bytes();
+                let of_pool = member.label.pool.into_bytes() == self.pool.id.to_bytes();
                 of_pool && member.overwritten.is_none() && disk_id(member.label.disk) == id
             }
             _ => false,
@@ -54,8 +69,9 @@ impl<W: World> OpenPool<W> {
 
     /// The disk is in the place of the member and waits for its rebuild: of what it has missed where it is as it left, else
     /// of everything.
-    async fn fill(&self, group: usize, member: u16, disk: &Disk<W>) -> bool {
-        let state = &self.groups[group];
+    async fn fill(&self, disk: &Disk<W>) -> bool {
+        let Self { group, member, .. } = *self;
+        let state = &self.pool.groups[group];
         let window = || open::window::<W>(disk, state.array.member_blocks());
         let (Some(first), Some(second)) = (window(), window()) else { return false };
         match state.array.rejoin(member, first).await {
@@ -64,13 +80,13 @@ impl<W: World> OpenPool<W> {
                 return true;
             }
             Err(error) => {
-                tracing::info!(pool = %self.name, group, member, %error, "a member is filled from the beginning")
+                tracing::info!(pool = %self.pool.name, group, member, %error, "a member is filled from the beginning")
             }
         }
         match state.array.replace(member, second) {
             Ok(()) => true,
             Err(error) => {
-                tracing::error!(pool = %self.name, group, %error, "a rebuild cannot go on");
+                tracing::error!(pool = %self.pool.name, group, %error, "a rebuild cannot go on");
                 false
             }
         }

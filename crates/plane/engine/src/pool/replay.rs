@@ -1,6 +1,7 @@
 //! What the log of a pool holds when that is opened: each volume gets it before it serves, or does not serve.
 
 use super::OpenPool;
+use super::log::Keeper;
 use super::volumes::Found;
 use cache::{LogId, Recovery, Replayed, WriteLog};
 use futures_util::future::join_all;
@@ -24,18 +25,25 @@ impl Lost {
     }
 }
 
-impl<W: World> OpenPool<W> {
+/// The replay of the log of a pool that is being opened, or whose log has come back.
+pub(super) struct LogReplay<'a, W: World> {
+    pub(super) pool: &'a Rc<OpenPool<W>>,
+    /// The volumes that do not serve yet.
+    pub(super) volumes: &'a [Found<W>],
+}
+
+impl<W: World> LogReplay<'_, W> {
     /// The volumes, which do not serve yet, have what the log holds for them, or are held back; the log goes on.
     /// `refused` is why its disks are of no use, if they are not.
-    pub(super) async fn recover_log(self: &Rc<Self>, volumes: &[Found<W>], refused: Option<Refusal>) {
-        let Some(place) = self.pool.log_group().map(usize::from) else { return };
-        let names = self.names_in_log();
-        let is_there = self.groups.get(place).is_some();
+    pub(super) async fn run(&self, refused: Option<Refusal>) {
+        let Some(place) = self.pool.pool.write_log().group().map(usize::from) else { return };
+        let names = self.names();
+        let is_there = self.pool.groups.get(place).is_some();
         let why = refused.map_or_else(|| "none of its disks was found".to_owned(), |refusal| refusal.message);
-        let lost = match self.pool.log() {
+        let lost = match self.pool.pool.write_log().record() {
             // It was being added, or has failed and everything that it held is on the disks: another one begins.
             None | Some(LogRecord { state: LogState::Abandoned, .. }) if is_there && names.is_empty() => {
-                match self.make_log(place).await {
+                match self.pool.make_log(place).await {
                     Ok(()) => return,
                     Err(refusal) => Lost { why: refusal.message, held: BTreeMap::new() },
                 }
@@ -45,39 +53,33 @@ impl<W: World> OpenPool<W> {
                 Lost::altogether(&names, "it failed, and the daemon ended before everything that it held was written")
             }
             Some(_) if !is_there => Lost::altogether(&names, &why),
-            Some(record) => match self.replay_log(place, &record, names, volumes).await {
-                Ok(log) => return self.log.begin(record.id, log),
+            Some(record) => match self.replay(place, &record, names).await {
+                Ok(log) => return self.pool.log.begin(record.id, log),
                 Err(lost) => lost,
             },
         };
-        let mut sentence = format!("the log of pool {} cannot be used: {}", self.name, lost.why);
+        let mut sentence = format!("the log of pool {} cannot be used: {}", self.pool.name, lost.why);
         if !lost.held.is_empty() {
             sentence = format!(
                 "{sentence}; attach its disks and open the pool again, or give up what volumes acknowledged last with blockyard pool remove-log {} --lost",
-                self.name
+                self.pool.name
             );
         }
-        self.raise(event::LOG_LOST, sentence);
-        lost.held.iter().for_each(|(volume, why)| self.hold_back(*volume, why));
-        self.log.lose(lost.why);
+        self.pool.raise(event::LOG_LOST, sentence);
+        lost.held.iter().for_each(|(volume, why)| self.pool.hold_back(*volume, why));
+        self.pool.log.lose(lost.why);
     }
 
     /// The volumes that may have something in the log, but for those that are being deleted.
-    fn names_in_log(&self) -> Vec<Uuid> {
-        let named = self.pool.log().map(|log| log.volumes).unwrap_or_default();
-        self.known_volumes().into_iter().map(|volume| volume.id).filter(|id| named.contains(id)).collect()
+    fn names(&self) -> Vec<Uuid> {
+        let named = self.pool.pool.write_log().record().map(|log| log.volumes).unwrap_or_default();
+        self.pool.known_volumes().into_iter().map(|volume| volume.id).filter(|id| named.contains(id)).collect()
     }
 
     /// Every volume has what the log holds for it, and the log goes on.
-    async fn replay_log(
-        self: &Rc<Self>,
-        place: usize,
-        record: &LogRecord,
-        names: Vec<Uuid>,
-        volumes: &[Found<W>],
-    ) -> Result<WriteLog, Lost> {
-        let (device, world) = (self.groups[place].array.clone(), self.shard.world.clone());
-        let opened = WriteLog::open(device, LogId(record.id.as_u128()), world, self.keeper(record.id)).await;
+    async fn replay(&self, place: usize, record: &LogRecord, names: Vec<Uuid>) -> Result<WriteLog, Lost> {
+        let (device, world) = (self.pool.groups[place].array.clone(), self.pool.shard.world.clone());
+        let opened = WriteLog::open(device, LogId(record.id.as_u128()), world, Keeper::of(self.pool, record.id)).await;
         let mut recovery = opened.map_err(|error| Lost::altogether(&names, &error.to_string()))?;
         let (mut held, mut damaged) = (BTreeMap::new(), BTreeMap::new());
         let mut total = (0, Replayed::default());
@@ -88,7 +90,7 @@ impl<W: World> OpenPool<W> {
                 recovery.give_up(volume);
                 continue;
             }
-            let Some(found) = volumes.iter().find(|found| found.id == id) else {
+            let Some(found) = self.volumes.iter().find(|found| found.id == id) else {
                 held.insert(id, "it cannot be opened, and the log of its pool holds something for it".to_owned());
                 continue;
             };
@@ -115,7 +117,7 @@ impl<W: World> OpenPool<W> {
                 damaged.entry(id).or_insert_with(|| why.to_owned());
             }
         }
-        self.tell_of_replay(total.0, &total.1);
+        self.tell(total.0, &total.1);
         self.go_on(recovery, record.id, &names, held, damaged).await
     }
 
@@ -129,7 +131,7 @@ impl<W: World> OpenPool<W> {
         damaged: BTreeMap<Uuid, String>,
     ) -> Result<WriteLog, Lost> {
         let whole = names.iter().filter(|id| !held.contains_key(id) && !damaged.contains_key(id));
-        let leave = async |id: &Uuid| (*id, self.pool.leave_log(*id).await);
+        let leave = async |id: &Uuid| (*id, self.pool.pool.write_log().leave(*id).await);
         for (id, left) in join_all(whole.map(leave)).await {
             if let Err(error) = left {
                 held.insert(id, format!("that it has everything cannot be recorded: {error}"));
@@ -141,25 +143,25 @@ impl<W: World> OpenPool<W> {
         let why = if held.is_empty() { "it is damaged" } else { "volumes wait for what it holds" }.to_owned();
         if held.is_empty() {
             // What can be had of it the volumes have; it is not to be read again.
-            let abandoned = self.pool.abandon_log(log, damaged.keys().copied().collect()).await;
+            let abandoned = self.pool.pool.write_log().abandon(log, damaged.keys().copied().collect()).await;
             if let Err(error) = abandoned {
-                tracing::error!(pool = %self.name, %error, "a damaged log could not be given up");
+                tracing::error!(pool = %self.pool.name, %error, "a damaged log could not be given up");
             }
         }
         held.extend(damaged);
         Err(Lost { why, held })
     }
 
-    fn tell_of_replay(&self, volumes: u32, replayed: &Replayed) {
+    fn tell(&self, volumes: u32, replayed: &Replayed) {
         if replayed.records == 0 {
             return;
         }
         let amount = Size::new(replayed.bytes).iec();
         let (count, name) =
-            (if volumes == 1 { "a volume".to_owned() } else { format!("{volumes} volumes") }, &self.name);
+            (if volumes == 1 { "a volume".to_owned() } else { format!("{volumes} volumes") }, &self.pool.name);
         let sentence = format!("{count} of pool {name} got {amount} from its log, in {} records", replayed.records);
         tracing::info!("{sentence}");
-        self.raise(event::LOG_REPLAYED, sentence);
+        self.pool.raise(event::LOG_REPLAYED, sentence);
     }
 }
 

@@ -1,5 +1,6 @@
 //! How the pools of this shard are.
 
+use super::grow::Growth;
 use super::work::{Work, WorkKind};
 use super::{GroupState, OpenPool, Slot};
 use crate::shard_context::ShardContext;
@@ -48,7 +49,7 @@ impl<W: World> OpenPool<W> {
     /// How the pool is.
     pub fn report(&self) -> PoolReport {
         let space = self.pool.space();
-        let log_group = self.pool.log_group().map(usize::from);
+        let log_group = self.pool.write_log().group().map(usize::from);
         let data = self.groups.iter().map(|(number, _)| number).filter(|number| Some(*number) != log_group);
         let groups: Vec<GroupReport> = data.map(|number| self.group_report(number)).collect();
         let log = self.log_report();
@@ -72,7 +73,7 @@ impl<W: World> OpenPool<W> {
             groups,
             log,
             spares: Vec::new(),
-            policy: PoolPolicy { repair: self.repair_policy(), ..PoolPolicy::default() },
+            policy: PoolPolicy { repair: self.care.repair_policy(), ..PoolPolicy::default() },
             weak_enclosures: Vec::new(),
             next_scrub: None,
             fenced: self.loss(),
@@ -148,15 +149,15 @@ impl<W: World> OpenPool<W> {
             members,
             rebuild,
             resync,
-            reshape: self.is_widening(number).then(|| self.reshape_work(number).progress(now)),
-            growth: self.growth(number, MemberSize::default()).ok().map(|(_, gain)| gain),
+            reshape: self.groups[number].is_widening().then(|| self.reshape_work(number).progress(now)),
+            growth: Growth { pool: self, group: number }.room(MemberSize::default()).ok().map(|(_, gain)| gain),
         }
     }
 
     /// A disk that could not take a commit is not used by its array any more either.
     pub(super) fn hear_of_failures(self: &Rc<Self>) {
         let weak: Weak<Self> = Rc::downgrade(self);
-        self.pool.on_member_failed(move |disk| {
+        self.pool.members().on_failed(move |disk| {
             let Some(pool) = weak.upgrade() else { return };
             let Some((group, member)) = pool.place_of(super::disk_id(disk)) else { return };
             let inner = pool.clone();

@@ -174,24 +174,10 @@ impl<W: World> OpenPool<W> {
         names: impl IntoIterator<Item = &'a VolumeName>,
         work: impl Future<Output = T>,
     ) -> Result<T, Refusal> {
-        let names: Vec<&VolumeName> = names.into_iter().collect();
-        let _spared = self.spare(&names)?;
-        let late = self.write_all_through(names).await?;
+        let through = WrittenThrough::begin(self, names).await?;
         let done = work.await;
-        self.write_as_before(&late).await;
+        through.end().await;
         Ok(done)
-    }
-
-    /// None of the volumes is being sanitized, or will be while the answer lives.
-    fn spare(&self, names: &[&VolumeName]) -> Result<Vec<Spared<W>>, Refusal> {
-        let spare = |&name: &&VolumeName| {
-            let unit = self.unit(self.volume_id(name)?, name)?;
-            Spared::of(unit).ok_or_else(|| {
-                let message = format!("volume {name} is being sanitized, by order of a host");
-                Refusal::new(code::VOLUME_SANITIZED, message, "wait for the end: blockyard event list tells of it")
-            })
-        };
-        names.iter().map(spare).collect()
     }
 
     /// True when something of what the volume holds can be read elsewhere: in a snapshot, or where it is a clone of.
@@ -200,37 +186,6 @@ impl<W: World> OpenPool<W> {
         let families = self.pool.status().families;
         let volume = families.iter().flat_map(|family| &family.volumes).find(|volume| volume.id == id);
         volume.is_some_and(|volume| !volume.snapshots.is_empty() || volume.clone_of.is_some())
-    }
-
-    /// Everything acknowledged is on the disks; the volumes that were not written through before.
-    async fn write_all_through<'a>(
-        &self,
-        names: impl IntoIterator<Item = &'a VolumeName>,
-    ) -> Result<Vec<Rc<Unit<W>>>, Refusal> {
-        let mut late = Vec::new();
-        for name in names {
-            let unit = self.unit(self.volume_id(name)?, name)?;
-            if unit.policy().write == WritePolicy::Through {
-                continue;
-            }
-            let written = unit.write_through().await;
-            late.push(unit);
-            if let Err(error) = written {
-                self.write_as_before(&late).await;
-                let message = format!("what volume {name} has acknowledged cannot be written: {error}");
-                return Err(Refusal::new(code::POOL_FAILED, message, "look at blockyard status, and try again"));
-            }
-        }
-        Ok(late)
-    }
-
-    /// The volumes are written as their policies say again.
-    async fn write_as_before(&self, late: &[Rc<Unit<W>>]) {
-        for unit in late {
-            if let Err(error) = unit.set_policy(unit.policy()).await {
-                tracing::error!(volume = %unit.name, %error, "a volume is written through, against its policy");
-            }
-        }
     }
 
     /// The snapshot of this name, and its volume.
@@ -263,6 +218,54 @@ impl<W: World> OpenPool<W> {
             cleaning.is_some()
         });
         all
+    }
+}
+
+/// Volumes that are written through for a while, whatever their policies say, and that nobody sanitizes meanwhile.
+struct WrittenThrough<W: World> {
+    /// Those that were not written through before.
+    late: Vec<Rc<Unit<W>>>,
+    _spared: Vec<Spared<W>>,
+}
+
+impl<W: World> WrittenThrough<W> {
+    /// Everything that the volumes have acknowledged is on the disks.
+    ///
+    /// *Errors*: `VOLUME_SANITIZED`; `POOL_FAILED` when it cannot be written, and they are written as before.
+    async fn begin<'a>(pool: &OpenPool<W>, names: impl IntoIterator<Item = &'a VolumeName>) -> Result<Self, Refusal> {
+        let spare = |name: &VolumeName| {
+            let unit = pool.unit(pool.volume_id(name)?, name)?;
+            let spared = Spared::of(unit.clone()).ok_or_else(|| {
+                let message = format!("volume {name} is being sanitized, by order of a host");
+                Refusal::new(code::VOLUME_SANITIZED, message, "wait for the end: blockyard event list tells of it")
+            })?;
+            Ok((unit, spared))
+        };
+        let spared: Result<Vec<_>, Refusal> = names.into_iter().map(spare).collect();
+        let (units, spared): (Vec<_>, Vec<_>) = spared?.into_iter().unzip();
+        let mut through = Self { late: Vec::new(), _spared: spared };
+        for unit in units {
+            if unit.policy().write == WritePolicy::Through {
+                continue;
+            }
+            let written = unit.write_through().await;
+            through.late.push(unit.clone());
+            if let Err(error) = written {
+                through.end().await;
+                let message = format!("what volume {} has acknowledged cannot be written: {error}", unit.name);
+                return Err(Refusal::new(code::POOL_FAILED, message, "look at blockyard status, and try again"));
+            }
+        }
+        Ok(through)
+    }
+
+    /// The volumes are written as their policies say again.
+    async fn end(self) {
+        for unit in &self.late {
+            if let Err(error) = unit.set_policy(unit.policy()).await {
+                tracing::error!(volume = %unit.name, %error, "a volume is written through, against its policy");
+            }
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! A log whose disks were away when its pool was opened, and are back while that is open.
 
-use super::open::{self, Looked};
+use super::open::{self, AfterOpen, Looked};
 use super::refusals::refusal;
+use super::replay::LogReplay;
 use super::volumes::Found;
 use super::{Candidate, DiskId, OpenPool, uuid};
 use crate::array::{self, Disk, Watch};
@@ -15,50 +16,61 @@ use volume::{Standing, Uuid, assemble, probe};
 impl<W: World> OpenPool<W> {
     /// True when the disk is one of the log that the pool was opened without.
     pub(super) fn awaits(&self, disk: DiskId) -> bool {
-        let Some(place) = self.pool.log_group().map(usize::from) else { return false };
+        let Some(place) = self.pool.write_log().group().map(usize::from) else { return false };
         let members = &self.pool.status().groups[place].record.members;
         self.groups.get(place).is_none() && members.iter().any(|member| member.disk == uuid(disk))
     }
+}
 
+/// A disk of the log that the pool was opened without, and that is back.
+pub(super) struct LogReturn<'a, W: World> {
+    pub(super) pool: &'a Rc<OpenPool<W>>,
+    pub(super) candidate: Candidate,
+}
+
+impl<W: World> LogReturn<'_, W> {
     /// The log goes on, on the disk that is back; the volumes that waited for it have what it holds, and serve: their reports.
     ///
     /// *Errors*: `LOG_AWAY` when the disk is not the one that left, or not as it left; with nothing changed.
-    pub(super) async fn take_up_log(self: &Rc<Self>, candidate: Candidate) -> Result<Vec<VolumeReport>, Refusal> {
-        let name = candidate.name.clone();
-        let looked = self.look_with(candidate).await?;
+    pub(super) async fn take_up(self) -> Result<Vec<VolumeReport>, Refusal> {
+        let name = self.candidate.name.clone();
+        let looked = self.look().await?;
         let probes: Vec<_> = looked.iter().map(|looked| looked.probe.clone()).collect();
-        let own = Uuid::from_bytes(self.id.to_bytes());
+        let own = Uuid::from_bytes(self.pool.id.to_bytes());
         let found = assemble(&probes).pools.into_iter().find(|found| found.catalog.pool == own);
-        let place = usize::from(self.pool.log_group().expect("the pool awaits its log"));
+        let place = usize::from(self.pool.pool.write_log().group().expect("the pool awaits its log"));
         let back = found.filter(|found| {
             let positions = found.groups.get(place).map_or(&[][..], |group| &group.positions);
             positions.iter().any(|position| position.standing == Standing::Current)
         });
         let found = back.ok_or_else(|| {
-            let message = format!("disk {name} is not as it left the log of pool {}", self.name);
+            let message = format!("disk {name} is not as it left the log of pool {}", self.pool.name);
             let hint = "attach the disks that the log had, or give up what volumes acknowledged last with blockyard pool remove-log --lost";
             Refusal::new(code::LOG_AWAY, message, hint)
         })?;
         let record = &found.catalog.groups[place];
         let watch = Watch::new(place, record.protected);
-        let (state, trouble) = open::assemble_group(&self.shard, record, &found.groups[place], &looked, &watch).await?;
-        let returned = self.pool.return_log(&found, |at| looked[at].disk.clone()).await;
-        returned.map_err(|error| refusal(&error, self))?;
-        self.take_in(place, state, &watch);
-        self.tell_of_trouble(&[(place, trouble)], &found);
-        self.agree_after_open().await?;
-        self.raise(event::LOG_RETURNED, format!("the log of pool {} is back, on disk {name}", self.name));
+        let (state, trouble) =
+            open::assemble_group(&self.pool.shard, record, &found.groups[place], &looked, &watch).await?;
+        let returned = self.pool.pool.write_log().take_up(&found, |at| looked[at].disk.clone()).await;
+        returned.map_err(|error| refusal(&error, self.pool))?;
+        self.pool.take_in(place, state, &watch);
+        let opened = AfterOpen { pool: self.pool, found: &found };
+        opened.tell_of_trouble(&[(place, trouble)]);
+        opened.agree().await?;
+        self.pool.raise(event::LOG_RETURNED, format!("the log of pool {} is back, on disk {name}", self.pool.name));
         self.serve_those_who_waited().await
     }
 
     /// The disks of the pool and one more, as they are now.
-    async fn look_with(&self, candidate: Candidate) -> Result<Vec<Looked<W>>, Refusal> {
-        let back: Disk<W> = array::disk(&self.shard.world, inspect::open(&self.shard.remotes, &candidate.path).await?);
-        let slots = self.slots();
+    async fn look(&self) -> Result<Vec<Looked<W>>, Refusal> {
+        let back: Disk<W> =
+            array::disk(&self.pool.shard.world, inspect::open(&self.pool.shard.remotes, &self.candidate.path).await?);
+        let slots = self.pool.slots();
         let here = slots
             .into_iter()
             .filter_map(|slot| Some((Candidate { name: slot.name?, path: String::new() }, slot.disk?)));
-        let all = here.chain([(candidate, back)]);
+        let all = here.chain([(self.candidate.clone(), back)]);
         Ok(join_all(all.map(async |(candidate, disk)| {
             let probe = probe(&disk).await;
             Looked { candidate, disk, probe }
@@ -66,18 +78,18 @@ impl<W: World> OpenPool<W> {
         .await)
     }
 
-    async fn serve_those_who_waited(self: &Rc<Self>) -> Result<Vec<VolumeReport>, Refusal> {
-        let waited = self.held.take();
-        let found: Vec<Found<W>> = self.open_volumes(|volume| waited.contains_key(&volume)).await?;
-        self.recover_log(&found, None).await;
-        if let Some(log) = self.log.running() {
-            for unit in self.units() {
+    async fn serve_those_who_waited(&self) -> Result<Vec<VolumeReport>, Refusal> {
+        let waited = self.pool.held.take();
+        let found: Vec<Found<W>> = self.pool.open_volumes(|volume| waited.contains_key(&volume)).await?;
+        LogReplay { pool: self.pool, volumes: &found }.run(None).await;
+        if let Some(log) = self.pool.log.running() {
+            for unit in self.pool.units() {
                 unit.set_log(Some(log.clone())).await;
             }
         }
-        let serving = found.into_iter().filter(|found| !self.held.holds(found.id));
-        let mut reports: Vec<VolumeReport> = serving.filter_map(|found| self.show_found(found)).collect();
-        self.describe_space(&mut reports);
+        let serving = found.into_iter().filter(|found| !self.pool.held.holds(found.id));
+        let mut reports: Vec<VolumeReport> = serving.filter_map(|found| self.pool.show_found(found)).collect();
+        self.pool.describe_space(&mut reports);
         Ok(reports)
     }
 }

@@ -38,7 +38,7 @@ impl Chores {
     }
 
     /// Nothing is done any more.
-    async fn stop(&self) {
+    pub(super) async fn stop(&self) {
         self.stopped.set(true);
         self.changed.raise();
         self.until(|chores| !chores.runs.get()).await;
@@ -60,11 +60,6 @@ impl<W: World> OpenPool<W> {
             chores.runs.set(false);
             chores.changed.raise();
         });
-    }
-
-    /// Nobody tends the families any more.
-    pub(super) async fn stop_tending(&self) {
-        self.care.space.chores.stop().await;
     }
 }
 

@@ -4,6 +4,7 @@ use super::device::Mapped;
 use super::held::Known;
 use super::keys::new_key;
 use super::refusals::refusal;
+use super::replay::LogReplay;
 use super::{OpenPool, PoolVolume, copy, find};
 use crate::array::{Disk, Group};
 use crate::shard_context::{ShardContext, Withdrawn};
@@ -171,7 +172,7 @@ pub(super) async fn open_all<W: World>(
     log_refused: Option<Refusal>,
 ) -> Result<Vec<VolumeReport>, Refusal> {
     let found = pool.open_volumes(|_| true).await?;
-    pool.recover_log(&found, log_refused).await;
+    LogReplay { pool, volumes: &found }.run(log_refused).await;
     let serving = found.into_iter().filter(|found| !pool.held.holds(found.id));
     let mut reports: Vec<VolumeReport> = serving.filter_map(|found| pool.show_found(found)).collect();
     pool.watch_space();
@@ -237,7 +238,7 @@ impl<W: World> OpenPool<W> {
 
     /// The unit of a volume of the pool.
     pub(super) fn unit(&self, id: Uuid, name: &VolumeName) -> Result<Rc<Unit<W>>, Refusal> {
-        self.shard.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| self.held_refusal(id, name))
+        self.shard.unit(VolumeId::from_bytes(id.into_bytes())).ok_or_else(|| self.held.refusal(id, name))
     }
 
     /// How a volume of the pool is.

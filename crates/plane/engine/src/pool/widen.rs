@@ -4,10 +4,12 @@
 //! on it; then stripes are moved. What a crash cuts short goes on when the pool is open again. A disk that cannot join is
 //! taken back out of the catalog.
 
-use super::care::Gait;
-use super::grow::number;
+use super::care::{Care, Gait};
+use super::grow::{Growth, number};
 use super::overwrite::Overwriting;
+use super::rebuild::GroupRepair;
 use super::refusals::{grow_refusal, refusal};
+use super::rejoin::Place;
 use super::work::{Work, WorkKind};
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
 use crate::array::{self, Disk};
@@ -47,12 +49,12 @@ pub async fn add_member<W: World>(
     };
     let labelling = Labelling { now: shard.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
     let new = NewDisk { id, device: disk.clone() };
-    let added = pool.pool.add_member(number(group), new, state, labelling).await;
+    let added = pool.pool.members().add(number(group), new, state, labelling).await;
     added.map_err(|error| {
         let refusal = refusal(&error, &pool);
         Refusal { message: format!("disk {}: {}", candidate.name, refusal.message), ..refusal }
     })?;
-    pool.guard(&disk);
+    pool.guarding.cover(&disk);
     let state = &pool.groups[group];
     state.slots.borrow_mut().push(Slot::of(id, &candidate, &disk));
     state.joining.set(true);
@@ -62,15 +64,9 @@ pub async fn add_member<W: World>(
 }
 
 impl<W: World> OpenPool<W> {
-    /// True from when a disk is to be one more member of the group until it is laid out over all of them.
-    pub(super) fn is_widening(&self, group: usize) -> bool {
-        let state = &self.groups[group];
-        state.joining.get() || state.array.status().reshape.is_some()
-    }
-
     /// Admits that members of the group come and go.
     pub(super) fn admit_change_of_members(&self, group: usize) -> Result<(), Refusal> {
-        if !self.is_widening(group) {
+        if !self.groups[group].is_widening() {
             return Ok(());
         }
         let message = format!("group {group} of pool {} is being laid out over one member more", self.name);
@@ -125,125 +121,128 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    /// The group is laid out over all of its members; false when it makes no sense to go on with other repairs.
-    pub(super) async fn widen(self: &Rc<Self>, group: usize) -> bool {
+    /// The reshape that runs, or is about to.
+    pub(super) fn reshape_work(&self, group: usize) -> Work {
         let state = &self.groups[group];
-        if !self.is_widening(group) {
+        let runs = state.work.get().filter(|work| work.kind() == WorkKind::Reshape);
+        runs.unwrap_or_else(|| {
+            let (stripes, stripe_bytes) = (state.array.layout().stripes(), self.groups[group].moved_stripe_bytes());
+            let done = state.array.status().reshape.map_or(0, |progress| progress.done);
+            Work::resumed(WorkKind::Reshape, self.shard.world.now(), done * stripe_bytes, stripes * stripe_bytes)
+        })
+    }
+}
+
+impl<W: World> GroupRepair<W> {
+    /// The group is laid out over all of its members; false when it makes no sense to go on with other repairs.
+    pub(super) async fn widen(&self) -> bool {
+        let group = self.group;
+        let state = &self.pool.groups[group];
+        if !self.pool.groups[group].is_widening() {
             return true;
         }
-        self.until_resumed().await;
+        self.pool.care.until_resumed().await;
         if state.joining.get() {
-            match self.join(group).await {
+            match self.join().await {
                 Ok(()) => state.joining.set(false),
                 Err(GrowError::Stopped(error)) => {
-                    tracing::error!(pool = %self.name, group, %error, "a group has stopped while a member joined");
+                    tracing::error!(pool = %self.pool.name, group, %error, "a group has stopped while a member joined");
                     return false;
                 }
-                Err(error) => return self.refuse_member(group, &error).await,
+                Err(error) => return self.refuse_member(&error).await,
             }
         }
-        if state.array.status().reshape.is_some() && !self.reshape(group).await {
+        if state.array.status().reshape.is_some() && !self.reshape().await {
             return false;
         }
         for (member, disk) in state.returning.take() {
             // Somebody else may have its place by now.
-            if self.member_state(group, member) == MemberState::Missing {
-                self.let_return(group, member, &disk).await;
+            if self.pool.member_state(group, member) == MemberState::Missing {
+                Place { pool: &self.pool, group, member }.let_return(&disk).await;
             }
         }
         true
     }
 
     /// The array counts on the disk in the last place.
-    async fn join(&self, group: usize) -> Result<(), GrowError> {
-        let state = &self.groups[group];
+    async fn join(&self) -> Result<(), GrowError> {
+        let group = self.group;
+        let state = &self.pool.groups[group];
         let place = state.slots.borrow().last().cloned().expect("a group has members");
-        let record = self.pool.status().groups[group].record.members.last().copied();
+        let record = self.pool.pool.status().groups[group].record.members.last().copied();
         let disk = place.disk.filter(|_| record.is_some_and(|record| record.state.takes_part()));
         let window = disk.and_then(|disk| open::window::<W>(&disk, state.array.member_blocks()));
         state.array.add_member(window.ok_or(GrowError::NewMemberFailed)?).await.map(drop)
     }
 
     /// The disk in the last place is no member; false when that could not be recorded.
-    async fn refuse_member(&self, group: usize, error: &GrowError) -> bool {
-        let state = &self.groups[group];
+    async fn refuse_member(&self, error: &GrowError) -> bool {
+        let group = self.group;
+        let state = &self.pool.groups[group];
         let last = state.slots.borrow().last().cloned().expect("a group has members");
-        let why = grow_refusal(error, self, group);
-        let taken = self.pool.take_back_member(uuid(last.id)).await;
+        let why = grow_refusal(error, &self.pool, group);
+        let taken = self.pool.pool.members().take_back(uuid(last.id)).await;
         if let Err(error) = taken {
-            tracing::error!(pool = %self.name, group, %error, "a disk that has not joined could not be taken back");
+            tracing::error!(pool = %self.pool.name, group, %error, "a disk that has not joined could not be taken back");
             return false;
         }
         state.slots.borrow_mut().pop();
         state.joining.set(false);
         let disk = last.called();
-        let sentence = format!("disk {disk} has not become a member of pool {}: {}", self.name, why.message);
+        let sentence = format!("disk {disk} has not become a member of pool {}: {}", self.pool.name, why.message);
         tracing::error!("{sentence}");
-        self.shard.raise(event::MEMBER_REFUSED, Subject::new(SubjectKind::Disk, &disk), sentence);
+        self.pool.shard.raise(event::MEMBER_REFUSED, Subject::new(SubjectKind::Disk, &disk), sentence);
         true
     }
 
-    async fn reshape(&self, group: usize) -> bool {
-        let (state, name) = (&self.groups[group], &self.name);
+    async fn reshape(&self) -> bool {
+        let group = self.group;
+        let (state, name) = (&self.pool.groups[group], &self.pool.name);
         let members = state.slots.borrow().len();
-        let mut work = self.reshape_work(group);
+        let mut work = self.pool.reshape_work(group);
         state.work.set(Some(work));
-        let done = work.progress(self.shard.world.now()).done_bytes;
+        let done = work.progress(self.pool.shard.world.now()).done_bytes;
         let (mut gait, stripe_bytes, total) =
-            (self.gait_from(done), self.moved_stripe_bytes(group), work.total_bytes());
+            (self.pool.care.gait_from(done), self.pool.groups[group].moved_stripe_bytes(), work.total_bytes());
         let goes_on = if done > 0 { "goes on to be" } else { "is being" };
-        self.raise(
+        self.pool.raise(
             event::RESHAPE_BEGAN,
             format!("group {group} of pool {name} {goes_on} laid out over {members} members"),
         );
         let pace = async |progress: raid::Progress| {
             let done = progress.done * stripe_bytes;
-            work.advance(self.shard.world.now(), done);
+            work.advance(self.pool.shard.world.now(), done);
             state.work.set(Some(work));
-            self.keep_reshape_pace(group, &mut gait, done, total).await;
+            self.keep_reshape_pace(&mut gait, done, total).await;
         };
-        let (before, written) = (self.pool.status().bytes, self.written_bytes(group, None));
+        let (before, written) = (self.pool.pool.status().bytes, self.pool.groups[group].written_bytes(None));
         let reshaped = state.array.reshape(pace).await;
         state.work.set(None);
         if let Err(error) = reshaped {
             tracing::error!(pool = %name, group, %error, "a reshape stopped");
             let sentence = format!("group {group} of pool {name} cannot be laid out over {members} members: {error}");
-            self.raise(event::RESHAPE_STOPPED, sentence);
+            self.pool.raise(event::RESHAPE_STOPPED, sentence);
             return false;
         }
         // Opening the pool again does it where this fails.
-        if let Err(refusal) = self.take_room(group).await {
+        if let Err(refusal) = (Growth { pool: &self.pool, group }).take_room().await {
             tracing::error!(pool = %name, group, %refusal, "what a group has gained cannot be given out");
         }
-        let gained = Size::new(self.pool.status().bytes - before).iec();
-        let written = self.written_bytes(group, None).saturating_sub(written);
-        let taken = work.summary(self.shard.world.now(), written, "its disks");
+        let gained = Size::new(self.pool.pool.status().bytes - before).iec();
+        let written = self.pool.groups[group].written_bytes(None).saturating_sub(written);
+        let taken = work.summary(self.pool.shard.world.now(), written, "its disks");
         let sentence = format!("group {group} of pool {name} is laid out over {members} members, {gained} more{taken}");
         tracing::info!("{sentence}");
-        self.raise(event::RESHAPE_ENDED, sentence);
+        self.pool.raise(event::RESHAPE_ENDED, sentence);
         true
     }
 
-    async fn keep_reshape_pace(&self, group: usize, gait: &mut Gait, done: u64, total: u64) {
-        if !self.keep_pace(gait, done, total, OpenPool::is_resumed).await {
-            let sentence = format!("laying out group {group} of pool {} will take longer than was promised", self.name);
-            self.raise(event::RESHAPE_LATE, sentence);
+    async fn keep_reshape_pace(&self, gait: &mut Gait, done: u64, total: u64) {
+        let group = self.group;
+        if !self.pool.care.keep_pace(gait, done, total, Care::is_resumed).await {
+            let sentence =
+                format!("laying out group {group} of pool {} will take longer than was promised", self.pool.name);
+            self.pool.raise(event::RESHAPE_LATE, sentence);
         }
-    }
-
-    /// The reshape that runs, or is about to.
-    pub(super) fn reshape_work(&self, group: usize) -> Work {
-        let state = &self.groups[group];
-        let runs = state.work.get().filter(|work| work.kind() == WorkKind::Reshape);
-        runs.unwrap_or_else(|| {
-            let (stripes, stripe_bytes) = (state.array.layout().stripes(), self.moved_stripe_bytes(group));
-            let done = state.array.status().reshape.map_or(0, |progress| progress.done);
-            Work::resumed(WorkKind::Reshape, self.shard.world.now(), done * stripe_bytes, stripes * stripe_bytes)
-        })
-    }
-
-    /// Bytes of data in a stripe over one member more.
-    fn moved_stripe_bytes(&self, group: usize) -> u64 {
-        self.stripe_bytes(group) + self.groups[group].chunk.bytes()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::connection::Link;
 use super::event::DataIn;
-use super::full_feature::FullFeature;
+use super::full_feature::FullFeaturePhase;
 use super::task::{CommandTask, Task};
 use crate::Violation;
 use crate::pdu::{
@@ -19,7 +19,7 @@ struct Sequence {
     target_transfer_tag: TargetTransferTag,
 }
 
-impl FullFeature {
+impl FullFeaturePhase {
     /// The command goes out with as much data as the target takes unasked.
     pub(crate) fn send_command(&mut self, link: &mut Link, id: TaskId, cmd_sn: CmdSn, immediate: bool) {
         let Some(Task::Command(task)) = self.tasks.find(id) else { return };

@@ -1,6 +1,6 @@
 //! One connection of an initiator: requests, bytes and time go in, events and bytes come out.
 
-use super::full_feature::{FullFeature, Placement};
+use super::full_feature::{FullFeaturePhase, Placement};
 use super::login::LoginPhase;
 use super::order::Joins;
 use super::task::{CommandTask, Task};
@@ -50,7 +50,7 @@ struct Core {
 #[derive(Debug)]
 enum Phase {
     Login(Box<LoginPhase>),
-    FullFeature(Box<FullFeature>),
+    FullFeature(Box<FullFeaturePhase>),
     Closed,
 }
 
@@ -119,7 +119,7 @@ impl Connection {
     ) -> Self {
         let mut connection = Self::new(config, [0; 32], now);
         connection.core.link.transmit.clear();
-        let full_feature = FullFeature::new(negotiated, max_cmd_sn, exp_stat_sn);
+        let full_feature = FullFeaturePhase::new(negotiated, max_cmd_sn, exp_stat_sn);
         connection.core.start_full_feature(full_feature);
         connection.apply_receive_limits();
         connection
@@ -132,7 +132,7 @@ impl Connection {
         connection.core.link.transmit.clear();
         let Phase::Login(login) = &mut connection.core.phase else { unreachable!("it has just begun") };
         let joins = login.joins.take().expect("it joins");
-        let full_feature = FullFeature::joining(joins, negotiated, crate::pdu::StatSn(1));
+        let full_feature = FullFeaturePhase::joining(joins, negotiated, crate::pdu::StatSn(1));
         connection.core.start_full_feature(full_feature);
         connection.apply_receive_limits();
         connection
@@ -336,7 +336,7 @@ impl Core {
         }
     }
 
-    fn start_full_feature(&mut self, full_feature: FullFeature) {
+    fn start_full_feature(&mut self, full_feature: FullFeaturePhase) {
         let negotiated = &full_feature.negotiated;
         let digests = Digests { header: negotiated.header_digest, data: negotiated.data_digest };
         self.receive_limits = Some(Limits {

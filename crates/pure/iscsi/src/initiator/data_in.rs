@@ -2,14 +2,14 @@
 
 use super::connection::Link;
 use super::event::{Completion, Event};
-use super::full_feature::{FullFeature, Placement, sense_in};
+use super::full_feature::{FullFeaturePhase, Placement, sense_in};
 use super::task::{CommandTask, Task};
 use crate::Violation;
 use crate::pdu::{DataIn, Residual, ScsiResponse, ServiceResponse};
 use crate::session::TaskId;
 use block::Buf;
 
-impl FullFeature {
+impl FullFeaturePhase {
     /// Judges a Data-In; says where its data goes.
     pub(crate) fn begin_data_in(&mut self, header: &DataIn, data_bytes: usize) -> Result<Placement, Violation> {
         self.handle_window(header.exp_cmd_sn, header.max_cmd_sn);

@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 /// A logged-in connection of an initiator.
 #[derive(Debug)]
-pub(crate) struct FullFeature {
+pub(crate) struct FullFeaturePhase {
     pub(crate) negotiated: Negotiated,
     pub(crate) tasks: Slab<Task>,
     /// Requests that wait for the command window, in the order of submission.
@@ -37,17 +37,17 @@ pub(crate) enum Placement {
     Command { task: TaskId, offset: usize },
     /// Nowhere; the command learns that it has come.
     Skip(TaskId),
-    /// To [`FullFeature::handle_whole`], in one piece.
+    /// To [`FullFeaturePhase::handle_whole`], in one piece.
     Whole,
 }
 
-impl FullFeature {
+impl FullFeaturePhase {
     pub(crate) fn new(negotiated: Negotiated, max_cmd_sn: CmdSn, exp_stat_sn: StatSn) -> Self {
         let order = Rc::new(Order::new(negotiated.identity.cmd_sn, max_cmd_sn));
         Self::joining(Joins { order, tags_from: 0 }, negotiated, exp_stat_sn)
     }
 
-    /// As [`FullFeature::new`], of a connection to a session that has others.
+    /// As [`FullFeaturePhase::new`], of a connection to a session that has others.
     pub(crate) fn joining(joins: Joins, negotiated: Negotiated, exp_stat_sn: StatSn) -> Self {
         let (tasks, waiting, Joins { order, tags_from }) = (Slab::new(), VecDeque::new(), joins);
         Self { negotiated, tasks, waiting, order, tags_from, exp_stat_sn }
@@ -69,7 +69,7 @@ impl FullFeature {
         }
     }
 
-    /// Acts on a PDU that [`FullFeature::begin`] wanted whole.
+    /// Acts on a PDU that [`FullFeaturePhase::begin`] wanted whole.
     pub(crate) fn handle_whole(&mut self, link: &mut Link, header: &Bhs, data: &[u8]) -> Result<(), Violation> {
         match TargetPdu::parse(header)? {
             TargetPdu::ScsiResponse(response) => self.handle_scsi_response(link, &response, data)?,

@@ -1,7 +1,7 @@
 //! The login phase of a connection: the login machine between the stream and the driver.
 
 use super::connection::Link;
-use super::full_feature::FullFeature;
+use super::full_feature::FullFeaturePhase;
 use super::order::Joins;
 use crate::CloseReason;
 use crate::login::{InitiatorLogin, InitiatorStep};
@@ -30,7 +30,7 @@ impl LoginPhase {
     }
 
     /// Gives full feature phase, once the login has succeeded.
-    pub(crate) fn handle_pdu(&mut self, link: &mut Link, head: Head<'_>, text: &[u8]) -> Option<FullFeature> {
+    pub(crate) fn handle_pdu(&mut self, link: &mut Link, head: Head<'_>, text: &[u8]) -> Option<FullFeaturePhase> {
         if let Ok(response) = LoginResponse::parse(head.basic) {
             self.max_cmd_sn = response.max_cmd_sn;
             self.exp_stat_sn = response.stat_sn.next();
@@ -39,7 +39,7 @@ impl LoginPhase {
         self.advance(link)
     }
 
-    fn advance(&mut self, link: &mut Link) -> Option<FullFeature> {
+    fn advance(&mut self, link: &mut Link) -> Option<FullFeaturePhase> {
         while let Some(step) = self.login.poll() {
             match step {
                 InitiatorStep::Request { request, text } => {
@@ -50,8 +50,8 @@ impl LoginPhase {
                 InitiatorStep::FullFeature(negotiated) => {
                     link.events.push_back(super::Event::FullFeature(negotiated.clone()));
                     return Some(match self.joins.take() {
-                        Some(joins) => FullFeature::joining(joins, *negotiated, self.exp_stat_sn),
-                        None => FullFeature::new(*negotiated, self.max_cmd_sn, self.exp_stat_sn),
+                        Some(joins) => FullFeaturePhase::joining(joins, *negotiated, self.exp_stat_sn),
+                        None => FullFeaturePhase::new(*negotiated, self.max_cmd_sn, self.exp_stat_sn),
                     });
                 }
                 InitiatorStep::Refused { status, elsewhere } => {

@@ -2,7 +2,7 @@
 
 use super::connection::Link;
 use super::event::{Event, Target};
-use super::full_feature::FullFeature;
+use super::full_feature::FullFeaturePhase;
 use super::task::Task;
 use crate::Violation;
 use crate::pdu::{
@@ -15,7 +15,7 @@ use crate::text::Pairs;
 /// The longest answer to SendTargets that is taken.
 const TEXT_BYTES_MAX: usize = 4 << 20;
 
-impl FullFeature {
+impl FullFeaturePhase {
     /// The request goes out under `cmd_sn`.
     pub(crate) fn send(&mut self, link: &mut Link, id: TaskId, cmd_sn: CmdSn, immediate: bool) {
         let initiator_task_tag = self.tag_of(id);

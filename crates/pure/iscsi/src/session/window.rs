@@ -2,6 +2,9 @@
 
 use crate::pdu::CmdSn;
 
+/// ExpCmdSN and MaxCmdSN, as each PDU of a target has them.
+pub(crate) type CmdSns = (CmdSn, CmdSn);
+
 /// Orders the requests of a session by CmdSN and opens no more places than there are.
 ///
 /// Source: RFC 7143 §4.2.2.1.

@@ -57,8 +57,10 @@ impl FullFeature {
     #[inline]
     fn is_next_and_whole(&self, link: &Link, command: &ScsiCommand, data_bytes: usize) -> bool {
         let expected = command.expected_data_transfer_bytes;
+        // The most data of an answer that is one PDU.
+        let answer_bytes_max = link.peer_data_segment_bytes_max.min(self.negotiated.burst_bytes_max);
         let is_whole = match (command.read, command.write) {
-            (true, false) => data_bytes == 0 && expected <= self.answer_bytes_max(link),
+            (true, false) => data_bytes == 0 && expected <= answer_bytes_max,
             (false, true) => {
                 let unasked =
                     if self.negotiated.immediate_data { self.data_out_limits.first_burst_bytes_max } else { 0 };
@@ -73,11 +75,6 @@ impl FullFeature {
             && self.session.is_next(command.cmd_sn)
             && self.session.admit(command.initiator_task_tag, false).is_ok()
             && link.answers_at_once()
-    }
-
-    /// The most data of an answer that is one PDU.
-    fn answer_bytes_max(&self, link: &Link) -> u32 {
-        link.peer_data_segment_bytes_max.min(self.negotiated.burst_bytes_max)
     }
 
     /// Nobody waits whom a new command would pass.

@@ -1,14 +1,14 @@
 //! SCSI commands on their way in: judged by the header, filled with data, handed out in order.
 
 use super::at_once::Short;
-use super::data_out::{Admitted, Arrived, DataOut, Solicitation};
+use super::data_out::{Admitted, Arrived, DataOut, Limits, Solicitation};
 use super::event::{Cdb, Command, Event, Gate, Response, Verdict};
 use super::full_feature::{FullFeature, Placement, Turn};
 use super::link::Link;
 use super::task::{CommandTask, Kind, Placing, Progress, Task};
-use crate::Violation;
 use crate::pdu::{self, Ahs, R2t, R2tSn, ScsiCommand, SegmentLengths, TargetTransferTag, TaskAttribute};
 use crate::session::TaskId;
+use crate::{Negotiated, Violation};
 use block::{Buf, View};
 use smallvec::SmallVec;
 
@@ -37,7 +37,7 @@ impl FullFeature {
         }
         self.session.admit(header.initiator_task_tag, header.immediate)?;
         let mut command = CommandTask { declined: short == Short::Declined, ..CommandTask::parse(header, additional)? };
-        self.check_unsolicited(header, data_bytes)?;
+        self.data_out_limits.check_unsolicited(&self.negotiated, header, data_bytes)?;
         self.judge(link, header, &mut command, data_bytes, gate);
         let (is_refused, takes_data) = (command.progress == Progress::Refused, command.takes_data());
         let id = self.session.insert(Task {
@@ -194,29 +194,6 @@ impl FullFeature {
         self.waiting = waiting;
     }
 
-    fn check_unsolicited(&self, header: &ScsiCommand, data_bytes: usize) -> Result<(), Violation> {
-        let announced = !header.is_final;
-        if announced && self.negotiated.initial_r2t {
-            return Err(Violation::UnexpectedUnsolicitedData);
-        }
-        if data_bytes == 0 {
-            return Ok(());
-        }
-        if !header.write {
-            return Err(Violation::DataWithoutWrite);
-        }
-        if !self.negotiated.immediate_data {
-            return Err(Violation::UnexpectedImmediateData);
-        }
-        if data_bytes > self.data_out_limits.first_burst_bytes_max as usize {
-            return Err(Violation::FirstBurstTooLong);
-        }
-        if data_bytes > header.expected_data_transfer_bytes as usize {
-            return Err(Violation::DataTooLong);
-        }
-        Ok(())
-    }
-
     /// Asks the gate, then takes memory for the data or keeps the answer.
     fn judge(
         &mut self,
@@ -315,6 +292,37 @@ impl FullFeature {
         let mut header = [0; 48];
         r2t.emit(SegmentLengths::NONE, &mut header);
         link.transmit.push(&header, &[]);
+    }
+}
+
+impl Limits {
+    /// Admits the data that comes with the command, and what it announces.
+    fn check_unsolicited(
+        &self,
+        negotiated: &Negotiated,
+        header: &ScsiCommand,
+        data_bytes: usize,
+    ) -> Result<(), Violation> {
+        let announced = !header.is_final;
+        if announced && negotiated.initial_r2t {
+            return Err(Violation::UnexpectedUnsolicitedData);
+        }
+        if data_bytes == 0 {
+            return Ok(());
+        }
+        if !header.write {
+            return Err(Violation::DataWithoutWrite);
+        }
+        if !negotiated.immediate_data {
+            return Err(Violation::UnexpectedImmediateData);
+        }
+        if data_bytes > self.first_burst_bytes_max as usize {
+            return Err(Violation::FirstBurstTooLong);
+        }
+        if data_bytes > header.expected_data_transfer_bytes as usize {
+            return Err(Violation::DataTooLong);
+        }
+        Ok(())
     }
 }
 

@@ -69,7 +69,7 @@ impl Shared {
     /// True when what came may have brought about something on another connection. Almost never.
     #[inline]
     pub(crate) fn concerns_others(&self) -> bool {
-        self.full_feature.as_deref().is_some_and(FullFeature::concerns_others)
+        self.full_feature.as_deref().is_some_and(|full_feature| !full_feature.elsewhere.is_empty())
     }
 }
 
@@ -456,7 +456,7 @@ impl Core {
             // It is thrown away, right or wrong.
             Incoming::Skipped(task) => full_feature.finish_skipped(&mut self.link, task),
             Incoming::Whole(_) | Incoming::Nothing => {
-                full_feature.reject(&mut self.link, Violation::DataDigestWrong, header)
+                self.link.reject(full_feature.cmd_sns(), Violation::DataDigestWrong, header)
             }
         }
     }

@@ -12,6 +12,7 @@ use crate::pdu::{
     TaskManagementRequest, exp_stat_sn,
 };
 use crate::receive::Head;
+use crate::session::window::CmdSns;
 use crate::session::{Session, TaskId};
 use crate::{Negotiated, SessionType};
 use std::collections::{BTreeSet, VecDeque};
@@ -29,18 +30,12 @@ pub(crate) struct FullFeature {
     pub(crate) next_text_tag: u32,
     /// What the driver has not heard yet.
     pub(crate) events: VecDeque<Event>,
-    /// What the initiator calls the connections, by their places.
-    roster: Vec<Option<Cid>>,
+    pub(crate) roster: Roster,
     /// The target wants the session to come back elsewhere.
     pub(crate) asked_to_leave: bool,
     /// Connections that end by what was asked on another one, and why.
     pub(crate) ending: Vec<(usize, CloseReason)>,
-    /// Tasks that are to be moved to the connection that asks for it.
-    pub(crate) moves: Vec<(TaskId, TaskManagementRequest)>,
-    /// What has its turn, on another connection than the one that brought it about.
-    ripe: Option<(usize, Turn)>,
-    /// Immediate functions that came before commands which they are about, on other connections.
-    early: Vec<(TaskId, TaskManagementRequest)>,
+    pub(crate) elsewhere: Elsewhere,
     /// Commands that the driver still has though their connection is lost; until they have ended, nothing new begins.
     pub(crate) orphans: u32,
 }
@@ -66,6 +61,84 @@ pub(crate) enum Placement {
     Whole,
 }
 
+/// What the initiator calls the connections of a session, by their places.
+#[derive(Debug)]
+pub(crate) struct Roster(Vec<Option<Cid>>);
+
+impl Roster {
+    /// The place of the connection that the initiator calls `cid`.
+    pub(crate) fn slot_of(&self, cid: Cid) -> Option<usize> {
+        self.0.iter().position(|known| *known == Some(cid))
+    }
+
+    /// There is a connection in `slot`, and no other is called `cid` from now on.
+    pub(crate) fn welcome(&mut self, slot: usize, cid: Cid) {
+        self.0.iter_mut().filter(|known| **known == Some(cid)).for_each(|known| *known = None);
+        self.0.resize(self.0.len().max(slot + 1), None);
+        self.0[slot] = Some(cid);
+    }
+
+    /// The connection in `slot` is no more.
+    fn lose(&mut self, slot: usize) {
+        self.0[slot] = None;
+    }
+
+    /// The places of all other connections, of those also that are no more.
+    pub(crate) fn others(&self, slot: usize) -> impl Iterator<Item = usize> {
+        (0..self.0.len()).filter(move |&other| other != slot)
+    }
+
+    fn is_several(&self) -> bool {
+        self.0.iter().flatten().count() > 1
+    }
+}
+
+/// What other connections have to do than the one that brought it about.
+#[derive(Debug, Default)]
+pub(crate) struct Elsewhere {
+    /// Tasks that are to be moved to the connection that asks for it.
+    pub(crate) moves: Vec<(TaskId, TaskManagementRequest)>,
+    /// What has its turn, on another connection than the one that brought it about.
+    ripe: Option<(usize, Turn)>,
+    /// Immediate functions that came before commands which they are about, on other connections.
+    early: Vec<(TaskId, TaskManagementRequest)>,
+}
+
+impl Elsewhere {
+    /// True when there is nothing. Almost always.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ripe.is_none() && self.early.is_empty() && self.moves.is_empty()
+    }
+
+    /// The function has its turn when those commands have come.
+    pub(crate) fn defer(&mut self, id: TaskId, request: TaskManagementRequest) {
+        self.early.push((id, request));
+    }
+
+    /// A function whose commands have come, when `expected` is the next CmdSN.
+    fn take_due(&mut self, expected: CmdSn) -> Option<(TaskId, TaskManagementRequest)> {
+        let due = self.early.iter().position(|(_, request)| !expected.precedes(request.cmd_sn))?;
+        Some(self.early.remove(due))
+    }
+}
+
+impl Link {
+    /// Says that the PDU with this header was not taken, and why.
+    pub(crate) fn reject(&mut self, (exp_cmd_sn, max_cmd_sn): CmdSns, violation: Violation, header: &Bhs) {
+        let mut answer = [0; 48];
+        let reject = Reject {
+            reason: violation.reject_reason(),
+            stat_sn: self.take_stat_sn(),
+            exp_cmd_sn,
+            max_cmd_sn,
+            data_sn: DataSn(0),
+        };
+        reject.emit(SegmentLengths::data(header.len()), &mut answer);
+        self.push_status(&answer, header);
+    }
+}
+
 impl FullFeature {
     pub(crate) fn new(link: &Link, negotiated: Negotiated) -> Self {
         let first = negotiated.identity.cmd_sn;
@@ -86,12 +159,10 @@ impl FullFeature {
             held_bytes: 0,
             next_text_tag: 0,
             events: VecDeque::new(),
-            roster: vec![Some(link.cid)],
+            roster: Roster(vec![Some(link.cid)]),
             asked_to_leave: false,
             ending: Vec::new(),
-            moves: Vec::new(),
-            ripe: None,
-            early: Vec::new(),
+            elsewhere: Elsewhere::default(),
             orphans: 0,
         }
     }
@@ -147,26 +218,11 @@ impl FullFeature {
         if !violation.ends_connection() {
             self.pass_over(link, header);
         }
-        self.reject(link, violation, header);
-    }
-
-    /// Says that the PDU with this header was not taken, and why.
-    pub(crate) fn reject(&mut self, link: &mut Link, violation: Violation, header: &Bhs) {
-        let mut answer = [0; 48];
-        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
-        let reject = Reject {
-            reason: violation.reject_reason(),
-            stat_sn: link.take_stat_sn(),
-            exp_cmd_sn,
-            max_cmd_sn,
-            data_sn: DataSn(0),
-        };
-        reject.emit(SegmentLengths::data(header.len()), &mut answer);
-        link.push_status(&answer, header);
+        link.reject(self.cmd_sns(), violation, header);
     }
 
     /// ExpCmdSN and MaxCmdSN as they are now.
-    pub(crate) fn cmd_sns(&self) -> (CmdSn, CmdSn) {
+    pub(crate) fn cmd_sns(&self) -> CmdSns {
         (self.session.window.expected(), self.session.window.maximum())
     }
 
@@ -196,31 +252,24 @@ impl FullFeature {
 
     /// Runs what was held and has its turn now, up to what another connection must answer.
     pub(crate) fn run_held(&mut self, link: &mut Link) {
-        while self.ripe.is_none()
+        while self.elsewhere.ripe.is_none()
             && let Some(turn) = self.session.window.take_held()
         {
             self.session.open();
             match self.answerer(&turn) {
-                Some(slot) if slot != link.slot => self.ripe = Some((slot, turn)),
+                Some(slot) if slot != link.slot => self.elsewhere.ripe = Some((slot, turn)),
                 _ => self.run(link, turn),
             }
         }
     }
 
-    /// True when what came may have brought about something on another connection. Almost never.
-    #[inline]
-    pub(crate) fn concerns_others(&self) -> bool {
-        self.ripe.is_some() || !self.early.is_empty() || !self.moves.is_empty()
-    }
-
     /// What has its turn on another connection than the one that brought it about, whether that is still there or not.
     pub(crate) fn take_ripe(&mut self) -> Option<(usize, Turn)> {
-        if self.ripe.is_some() {
-            return self.ripe.take();
+        if self.elsewhere.ripe.is_some() {
+            return self.elsewhere.ripe.take();
         }
         let expected = self.session.window.expected();
-        while let Some(due) = self.early.iter().position(|(_, request)| !expected.precedes(request.cmd_sn)) {
-            let (id, request) = self.early.remove(due);
+        while let Some((id, request)) = self.elsewhere.take_due(expected) {
             if let Some(slot) = self.slot_of(id) {
                 return Some((slot, Turn::TaskManagement(id, request)));
             }
@@ -241,13 +290,7 @@ impl FullFeature {
     ///
     /// Source: RFC 7143 §4.2.3.3 (b).
     pub(crate) fn is_early(&self, request: &TaskManagementRequest) -> bool {
-        let several = self.roster.iter().flatten().count() > 1;
-        several && request.immediate && self.session.window.expected().precedes(request.cmd_sn)
-    }
-
-    /// The function has its turn when those commands have come.
-    pub(crate) fn defer(&mut self, id: TaskId, request: TaskManagementRequest) {
-        self.early.push((id, request));
+        self.roster.is_several() && request.immediate && self.session.window.expected().precedes(request.cmd_sn)
     }
 
     /// The place of the connection that a task belongs to; none for one whose connection is lost.
@@ -260,24 +303,12 @@ impl FullFeature {
         self.session.by_tag(tag).and_then(|id| self.slot_of(id))
     }
 
-    /// The place of the connection that the initiator calls `cid`.
-    pub(crate) fn slot_of_connection(&self, cid: Cid) -> Option<usize> {
-        self.roster.iter().position(|known| *known == Some(cid))
-    }
-
-    /// There is a connection in `slot`, and no other is called `cid` from now on.
-    pub(crate) fn welcome(&mut self, slot: usize, cid: Cid) {
-        self.roster.iter_mut().filter(|known| **known == Some(cid)).for_each(|known| *known = None);
-        self.roster.resize(self.roster.len().max(slot + 1), None);
-        self.roster[slot] = Some(cid);
-    }
-
     /// The connection in `slot` is no more. Its tasks end without an answer; what the driver has of them is waited for
     /// before anything new begins, so that no old write lands behind a new one. Gives the units whose commands they were.
     ///
     /// Source: RFC 7143 §7.6.
     pub(crate) fn lose(&mut self, slot: usize) -> BTreeSet<Lun> {
-        self.roster[slot] = None;
+        self.roster.lose(slot);
         let mut bereaved = BTreeSet::new();
         for id in self.session.matching(|task| task.slot == Some(slot)) {
             let task = self.session.find_mut(id).expect("it was there a moment ago");
@@ -304,11 +335,6 @@ impl FullFeature {
         if self.remove(id) {
             self.deliver();
         }
-    }
-
-    /// The places of all other connections, of those also that are no more.
-    pub(crate) fn others(&self, slot: usize) -> impl Iterator<Item = usize> {
-        (0..self.roster.len()).filter(move |&other| other != slot)
     }
 
     /// Forgets a task and what it holds. True when it lived.

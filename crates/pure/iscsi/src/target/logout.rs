@@ -7,6 +7,7 @@ use super::respond::with_length;
 use crate::pdu::{
     AsyncEvent, AsyncMessage, Cid, LogoutOutcome, LogoutReason, LogoutRequest, LogoutResponse, Lun, SegmentLengths,
 };
+use crate::session::window::CmdSns;
 
 /// Whoever comes back waits for what is left of the old session by itself, at the target.
 const COME_BACK_AT_ONCE: u16 = 0;
@@ -17,12 +18,12 @@ const FOR_GOOD: AsyncEvent = AsyncEvent::SessionDropped { time2wait_s: COME_BACK
 impl FullFeature {
     /// Source: RFC 7143 §11.9.1, §11.14, §11.15.
     pub(crate) fn handle_logout(&mut self, link: &mut Link, request: &LogoutRequest) {
-        let named = self.slot_of_connection(request.cid);
+        let named = self.roster.slot_of(request.cid);
         let outcome = match (request.reason, named) {
             (LogoutReason::CloseSession, _) => {
-                self.ending = self.others(link.slot).map(|slot| (slot, CloseReason::LoggedOut)).collect();
+                self.ending = self.roster.others(link.slot).map(|slot| (slot, CloseReason::LoggedOut)).collect();
                 if self.asked_to_leave {
-                    self.send_async(link, Lun(0), FOR_GOOD, &[]);
+                    link.send_async(self.cmd_sns(), Lun(0), FOR_GOOD, &[]);
                 }
                 link.close(CloseReason::LoggedOut);
                 LogoutOutcome::Closed
@@ -64,8 +65,8 @@ impl FullFeature {
 
     /// The session ends, behind what it has said; the initiator hears that it may come back at once.
     pub(crate) fn end_session(&mut self, link: &mut Link, reason: CloseReason) {
-        self.send_async(link, Lun(0), FOR_GOOD, &[]);
-        self.ending = self.others(link.slot).map(|slot| (slot, reason)).collect();
+        link.send_async(self.cmd_sns(), Lun(0), FOR_GOOD, &[]);
+        self.ending = self.roster.others(link.slot).map(|slot| (slot, reason)).collect();
         link.close(reason);
     }
 
@@ -80,16 +81,17 @@ impl FullFeature {
             Some(Cid(cid)) => AsyncEvent::ConnectionDropped { cid, time2wait_s, time2retain_s },
             None => AsyncEvent::SessionDropped { time2wait_s, time2retain_s },
         };
-        self.send_async(link, Lun(0), event, &[]);
+        link.send_async(self.cmd_sns(), Lun(0), event, &[]);
     }
+}
 
+impl Link {
     /// Tells the initiator something that it did not ask for.
-    pub(crate) fn send_async(&mut self, link: &mut Link, lun: Lun, event: AsyncEvent, sense: &[u8]) {
-        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
-        let message = AsyncMessage { lun, stat_sn: link.take_stat_sn(), exp_cmd_sn, max_cmd_sn, event };
+    pub(crate) fn send_async(&mut self, (exp_cmd_sn, max_cmd_sn): CmdSns, lun: Lun, event: AsyncEvent, sense: &[u8]) {
+        let message = AsyncMessage { lun, stat_sn: self.take_stat_sn(), exp_cmd_sn, max_cmd_sn, event };
         let mut header = [0; 48];
         let data = if sense.is_empty() { Default::default() } else { with_length(sense) };
         message.emit(SegmentLengths::data(data.len()), &mut header);
-        link.push_status(&header, &data);
+        self.push_status(&header, &data);
     }
 }

@@ -24,7 +24,7 @@ impl FullFeature {
     ///
     /// Source: RFC 7143 §7.8. The CmdSN of a request counts as not received: the initiator sends it again.
     pub(crate) fn handle_damaged(&mut self, link: &mut Link, header: &Bhs) {
-        self.reject(link, Violation::DataDigestWrong, header);
+        link.reject(self.cmd_sns(), Violation::DataDigestWrong, header);
         let Ok(InitiatorPdu::DataOut(data_out)) = InitiatorPdu::parse(header) else { return };
         let Some(id) = self.session.by_tag(data_out.initiator_task_tag) else { return };
         let Some(task) = self.session.find_mut(id).filter(|task| task.slot == Some(link.slot)) else { return };
@@ -40,7 +40,7 @@ impl FullFeature {
     /// The same of a payload that was received into its place.
     pub(crate) fn handle_damaged_payload(&mut self, link: &mut Link, id: TaskId, buf: Option<Buf>, header: &Bhs) {
         if matches!(InitiatorPdu::parse(header), Ok(InitiatorPdu::DataOut(_))) {
-            self.reject(link, Violation::DataDigestWrong, header);
+            link.reject(self.cmd_sns(), Violation::DataDigestWrong, header);
         }
         self.give_back(id, buf);
         self.finish_skipped(link, Some(id));
@@ -111,7 +111,7 @@ impl FullFeature {
         if let Some(at) = link.responding.iter().position(|answer| answer.tag == tag) {
             let mut answer = link.responding.remove(at).expect("it was found there");
             let sent = answer.data_in_pdus;
-            self.send_pdus_again(link, &mut answer, run(snack, sent));
+            answer.send_pdus_again(link, self.cmd_sns(), run(snack, sent));
             link.responding.insert(at, answer);
             return if snack.beg_run < sent { Ok(()) } else { Err(Violation::SnackOfNothing) };
         }
@@ -120,23 +120,13 @@ impl FullFeature {
         let mut sent = 0;
         if let What::Answer(answer) = &mut status.what {
             sent = answer.data_in_pdus_in_all();
-            self.send_pdus_again(link, answer, run(snack, answer.data_in_pdus));
+            answer.send_pdus_again(link, self.cmd_sns(), run(snack, answer.data_in_pdus));
             if run(snack, sent).last() == Some(answer.data_in_pdus) {
-                self.send_status(link, answer, stat_sn);
+                answer.send_status(link, self.cmd_sns(), stat_sn);
             }
         }
         link.sent.put(at, status);
         if snack.beg_run < sent { Ok(()) } else { Err(Violation::SnackOfNothing) }
-    }
-
-    /// Data-In PDUs that were sent before the last one of an answer.
-    fn send_pdus_again(&self, link: &mut Link, answer: &mut Responding, which: impl Iterator<Item = u32>) {
-        let (bytes, pdus) = (answer.data_in_bytes, answer.data_in_pdus);
-        for data_sn in which {
-            (answer.data_in_bytes, answer.data_in_pdus) = (self.data_in_offset(answer, data_sn), data_sn);
-            self.send_data_in(link, answer);
-        }
-        (answer.data_in_bytes, answer.data_in_pdus) = (bytes, pdus);
     }
 
     fn send_statuses_again(&mut self, link: &mut Link, from: StatSn, count: u32) -> Result<(), Violation> {
@@ -150,7 +140,7 @@ impl FullFeature {
             let (at, status) = link.sent.take(stat_sn).ok_or(Violation::SnackOfNothing)?;
             match &status.what {
                 What::Pdu(header, data) => link.transmit.push(&renewed(header, exp_cmd_sn, max_cmd_sn), data),
-                What::Answer(answer) => self.send_status(link, answer, stat_sn),
+                What::Answer(answer) => answer.send_status(link, self.cmd_sns(), stat_sn),
             }
             link.sent.put(at, status);
         }
@@ -172,18 +162,11 @@ impl FullFeature {
         let Some((at, mut status)) = link.sent.take(stat_sn) else { return Err(Violation::SnackOfNothing) };
         if let What::Answer(answer) = &mut status.what {
             begin(answer);
-            self.send_left(link, answer);
-            self.send_status(link, answer, stat_sn);
+            answer.send_left(link, self.cmd_sns());
+            answer.send_status(link, self.cmd_sns(), stat_sn);
         }
         link.sent.put(at, status);
         Ok(())
-    }
-
-    /// All Data-In that is left before the last PDU of an answer.
-    fn send_left(&self, link: &mut Link, answer: &mut Responding) {
-        while self.is_left(answer) {
-            self.send_next_data_in(link, answer);
-        }
     }
 
     /// A task whose connection, `lost`, is no more belongs to `link` from now on.
@@ -206,7 +189,7 @@ impl FullFeature {
                     let mut answer = lost.responding.remove(at).expect("it was found there");
                     // It has no more than was sent.
                     let data_sn = data_sn.min(answer.data_in_pdus);
-                    self.go_back(link, &mut answer, data_sn);
+                    answer.go_back(link, data_sn);
                     link.responding.push_back(answer);
                     self.pump(link);
                 }
@@ -227,20 +210,11 @@ impl FullFeature {
     /// An answer whose status went out on a connection that is lost is sent from `data_sn` on, with a status of this one.
     fn answer_elsewhere(&mut self, link: &mut Link, mut answer: Responding, data_sn: u32) {
         let data_sn = data_sn.min(answer.data_in_pdus_in_all());
-        self.go_back(link, &mut answer, data_sn);
-        self.send_left(link, &mut answer);
+        answer.go_back(link, data_sn);
+        answer.send_left(link, self.cmd_sns());
         let stat_sn = link.take_stat_sn();
-        self.send_status(link, &answer, stat_sn);
+        answer.send_status(link, self.cmd_sns(), stat_sn);
         link.keep_answer(stat_sn, answer);
-    }
-
-    /// The answer goes on behind what the initiator has: from its Data-In number `data_sn` on. Where the new connection
-    /// takes other lengths, from the beginning.
-    fn go_back(&self, link: &Link, answer: &mut Responding, data_sn: u32) {
-        let data_sn = if answer.segment_bytes_max == link.peer_data_segment_bytes_max { data_sn } else { 0 };
-        answer.segment_bytes_max = link.peer_data_segment_bytes_max;
-        answer.data_in_pdus = data_sn;
-        answer.data_in_bytes = self.data_in_offset(answer, data_sn);
     }
 }
 

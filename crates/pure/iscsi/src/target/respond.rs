@@ -9,6 +9,7 @@ use crate::pdu::{
     StatSn, TargetTransferTag,
 };
 use crate::session::TaskId;
+use crate::session::window::CmdSns;
 use smallvec::SmallVec;
 
 const GOOD: u8 = 0;
@@ -24,13 +25,14 @@ impl FullFeature {
 
     /// The answer is sent when its turn comes.
     pub(crate) fn start_response(&mut self, link: &mut Link, id: TaskId, response: Response) {
+        let burst_bytes_max = self.negotiated.burst_bytes_max;
         let Some(task) = self.session.find_mut(id) else { return };
         let tag = task.tag;
         let Some(command) = task.command_mut() else { return };
         command.progress = Progress::Responding;
-        let mut answer = Responding::new(id, tag, command.moves(), response, link);
+        let mut answer = Responding::new((id, tag), command.moves(), response, link, burst_bytes_max);
         answer.solicitations = command.data_out.solicitations();
-        if link.responding.is_empty() && link.transmit.has_room() && !self.is_left(&answer) {
+        if link.responding.is_empty() && link.transmit.has_room() && !answer.is_left() {
             // Most answers are of one PDU, and find nobody before them.
             return self.finish(link, answer);
         }
@@ -49,11 +51,11 @@ impl FullFeature {
             data_in = data_in.slice(0..expected);
         }
         if data_in.is_empty() {
-            let header = self.scsi_response(tag, status, stat_sn);
+            let header = scsi_response(self.cmd_sns(), tag, status, stat_sn);
             return link.push_response(&ScsiResponse { read_residual, residual, ..header }, &sense);
         }
         let status = Some(DataInStatus { status, stat_sn, residual });
-        let header = DataIn { is_final: true, status, ..self.data_in(tag, 0, 0) };
+        let header = DataIn { is_final: true, status, ..data_in_header(self.cmd_sns(), tag, 0, 0) };
         let mut bytes = [0; 48];
         header.emit(SegmentLengths::data(data_in.len()), &mut bytes);
         link.transmit.push_whole(&bytes, data_in);
@@ -64,7 +66,7 @@ impl FullFeature {
         // Its place is open again, and the PDU itself says so.
         self.remove(answer.task);
         let stat_sn = link.take_stat_sn();
-        self.send_status(link, &answer, stat_sn);
+        answer.send_status(link, self.cmd_sns(), stat_sn);
         link.keep_answer(stat_sn, answer);
     }
 
@@ -76,110 +78,12 @@ impl FullFeature {
             if self.session.find(answer.task).is_none() {
                 continue;
             }
-            if self.is_left(&answer) {
-                self.send_next_data_in(link, &mut answer);
+            if answer.is_left() {
+                answer.send_next_data_in(link, self.cmd_sns());
                 link.responding.push_front(answer);
             } else {
                 self.finish(link, answer);
             }
-        }
-    }
-
-    /// Bytes of the Data-In at `offset`: within the initiator's MaxRecvDataSegmentLength and the running burst.
-    fn data_in_len(&self, answer: &Responding, offset: u32) -> u32 {
-        let burst = self.negotiated.burst_bytes_max;
-        answer.segment_bytes_max.min(burst - offset % burst).min(answer.data_in_total - offset)
-    }
-
-    /// True when the Data-In that comes next is not the last PDU of the task. GOOD rides on the last data, but for what
-    /// has more to say, or says it apart.
-    pub(crate) fn is_left(&self, answer: &Responding) -> bool {
-        let len = self.data_in_len(answer, answer.data_in_bytes);
-        let collapses = answer.response.status == GOOD && !answer.apart;
-        let last = answer.data_in_bytes + len == answer.data_in_total;
-        len > 0 && !(last && collapses)
-    }
-
-    /// Queues the next Data-In, which is not the last PDU of its task.
-    pub(crate) fn send_next_data_in(&self, link: &mut Link, answer: &mut Responding) {
-        self.send_data_in(link, answer);
-        answer.data_in_bytes += self.data_in_len(answer, answer.data_in_bytes);
-        answer.data_in_pdus += 1;
-    }
-
-    /// Queues a Data-In that is not the last PDU of its task.
-    pub(crate) fn send_data_in(&self, link: &mut Link, answer: &Responding) {
-        let len = self.data_in_len(answer, answer.data_in_bytes);
-        let end = answer.data_in_bytes + len;
-        let ends_burst = end.is_multiple_of(self.negotiated.burst_bytes_max);
-        let header = DataIn { is_final: ends_burst || end == answer.data_in_total, ..self.next_data_in(answer) };
-        answer.push_data(link, &header, len);
-    }
-
-    /// Queues the last PDU of a task: GOOD rides on the last data, everything else stands apart.
-    pub(crate) fn send_status(&self, link: &mut Link, answer: &Responding, stat_sn: StatSn) {
-        let len = self.data_in_len(answer, answer.data_in_bytes);
-        if len > 0 {
-            let status = Some(DataInStatus { status: answer.response.status, stat_sn, residual: answer.residual });
-            let header = DataIn { is_final: true, status, ..self.next_data_in(answer) };
-            return answer.push_data(link, &header, len);
-        }
-        let header = ScsiResponse {
-            snack_tag: answer.snack_tag,
-            exp_data_sn: DataSn(answer.data_in_pdus + answer.solicitations),
-            read_residual: answer.read_residual,
-            residual: answer.residual,
-            ..self.scsi_response(answer.tag, answer.response.status, stat_sn)
-        };
-        link.push_response(&header, &answer.response.sense);
-    }
-
-    /// Where the Data-In number `data_sn` of an answer begins.
-    pub(crate) fn data_in_offset(&self, answer: &Responding, data_sn: u32) -> u32 {
-        let burst = u64::from(self.negotiated.burst_bytes_max);
-        let segment = u64::from(answer.segment_bytes_max).min(burst);
-        let in_a_burst = burst.div_ceil(segment);
-        let sn = u64::from(data_sn);
-        let offset = sn / in_a_burst * burst + sn % in_a_burst * segment;
-        u32::try_from(offset).unwrap_or(u32::MAX).min(answer.data_in_total)
-    }
-
-    fn next_data_in(&self, answer: &Responding) -> DataIn {
-        self.data_in(answer.tag, answer.data_in_pdus, answer.data_in_bytes)
-    }
-
-    #[inline]
-    fn data_in(&self, tag: InitiatorTaskTag, number: u32, offset_bytes: u32) -> DataIn {
-        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
-        DataIn {
-            is_final: false,
-            acknowledge: false,
-            status: None,
-            lun: Lun(0),
-            initiator_task_tag: tag,
-            target_transfer_tag: TargetTransferTag::RESERVED,
-            exp_cmd_sn,
-            max_cmd_sn,
-            data_sn: DataSn(number),
-            buffer_offset_bytes: offset_bytes,
-        }
-    }
-
-    /// The end of a command that had no other PDU and left nothing over.
-    #[inline]
-    fn scsi_response(&self, tag: InitiatorTaskTag, status: u8, stat_sn: StatSn) -> ScsiResponse {
-        let (exp_cmd_sn, max_cmd_sn) = self.cmd_sns();
-        ScsiResponse {
-            response: ServiceResponse::Completed,
-            status,
-            initiator_task_tag: tag,
-            snack_tag: 0,
-            stat_sn,
-            exp_cmd_sn,
-            max_cmd_sn,
-            exp_data_sn: DataSn(0),
-            read_residual: Residual::None,
-            residual: Residual::None,
         }
     }
 }
@@ -200,7 +104,13 @@ impl Link {
 
 impl Responding {
     /// An answer of which nothing was sent.
-    pub(crate) fn new(task: TaskId, tag: InitiatorTaskTag, moves: Moves, response: Response, link: &Link) -> Self {
+    pub(crate) fn new(
+        (task, tag): (TaskId, InitiatorTaskTag),
+        moves: Moves,
+        response: Response,
+        link: &Link,
+        burst_bytes_max: u32,
+    ) -> Self {
         // Never more than the initiator expects.
         let given = u32::try_from(response.data_in.len()).unwrap_or(u32::MAX);
         let (residual, read_residual) = moves.residuals(&response);
@@ -213,6 +123,7 @@ impl Responding {
             apart: moves.read && moves.write,
             snack_tag: 0,
             segment_bytes_max: link.peer_data_segment_bytes_max,
+            burst_bytes_max,
             data_in_total: given.min(moves.expected_in_bytes),
             data_in_bytes: 0,
             data_in_pdus: 0,
@@ -223,6 +134,95 @@ impl Responding {
     /// How many Data-In PDUs it has had once its status is sent: the last data rides with that, or came before it.
     pub(crate) fn data_in_pdus_in_all(&self) -> u32 {
         self.data_in_pdus + u32::from(self.data_in_bytes < self.data_in_total)
+    }
+
+    /// Bytes of the Data-In at `offset`: within the initiator's MaxRecvDataSegmentLength and the running burst.
+    fn data_in_len(&self, offset: u32) -> u32 {
+        let burst = self.burst_bytes_max;
+        self.segment_bytes_max.min(burst - offset % burst).min(self.data_in_total - offset)
+    }
+
+    /// True when the Data-In that comes next is not the last PDU of the task. GOOD rides on the last data, but for what
+    /// has more to say, or says it apart.
+    pub(crate) fn is_left(&self) -> bool {
+        let len = self.data_in_len(self.data_in_bytes);
+        let collapses = self.response.status == GOOD && !self.apart;
+        let last = self.data_in_bytes + len == self.data_in_total;
+        len > 0 && !(last && collapses)
+    }
+
+    /// Queues the next Data-In, which is not the last PDU of its task.
+    pub(crate) fn send_next_data_in(&mut self, link: &mut Link, cmd_sns: CmdSns) {
+        self.send_data_in(link, cmd_sns);
+        self.data_in_bytes += self.data_in_len(self.data_in_bytes);
+        self.data_in_pdus += 1;
+    }
+
+    /// All Data-In that is left before the last PDU of an self.
+    pub(crate) fn send_left(&mut self, link: &mut Link, cmd_sns: CmdSns) {
+        while self.is_left() {
+            self.send_next_data_in(link, cmd_sns);
+        }
+    }
+
+    /// Queues a Data-In that is not the last PDU of its task.
+    fn send_data_in(&self, link: &mut Link, cmd_sns: CmdSns) {
+        let len = self.data_in_len(self.data_in_bytes);
+        let end = self.data_in_bytes + len;
+        let ends_burst = end.is_multiple_of(self.burst_bytes_max);
+        let header = DataIn { is_final: ends_burst || end == self.data_in_total, ..self.next_data_in(cmd_sns) };
+        self.push_data(link, &header, len);
+    }
+
+    /// Data-In PDUs that were sent before the last one of an self.
+    pub(crate) fn send_pdus_again(&mut self, link: &mut Link, cmd_sns: CmdSns, which: impl Iterator<Item = u32>) {
+        let (bytes, pdus) = (self.data_in_bytes, self.data_in_pdus);
+        for data_sn in which {
+            (self.data_in_bytes, self.data_in_pdus) = (self.data_in_offset(data_sn), data_sn);
+            self.send_data_in(link, cmd_sns);
+        }
+        (self.data_in_bytes, self.data_in_pdus) = (bytes, pdus);
+    }
+
+    /// Queues the last PDU of a task: GOOD rides on the last data, everything else stands apart.
+    pub(crate) fn send_status(&self, link: &mut Link, cmd_sns: CmdSns, stat_sn: StatSn) {
+        let len = self.data_in_len(self.data_in_bytes);
+        if len > 0 {
+            let status = Some(DataInStatus { status: self.response.status, stat_sn, residual: self.residual });
+            let header = DataIn { is_final: true, status, ..self.next_data_in(cmd_sns) };
+            return self.push_data(link, &header, len);
+        }
+        let header = ScsiResponse {
+            snack_tag: self.snack_tag,
+            exp_data_sn: DataSn(self.data_in_pdus + self.solicitations),
+            read_residual: self.read_residual,
+            residual: self.residual,
+            ..scsi_response(cmd_sns, self.tag, self.response.status, stat_sn)
+        };
+        link.push_response(&header, &self.response.sense);
+    }
+
+    /// Where the Data-In number `data_sn` of an answer begins.
+    pub(crate) fn data_in_offset(&self, data_sn: u32) -> u32 {
+        let burst = u64::from(self.burst_bytes_max);
+        let segment = u64::from(self.segment_bytes_max).min(burst);
+        let in_a_burst = burst.div_ceil(segment);
+        let sn = u64::from(data_sn);
+        let offset = sn / in_a_burst * burst + sn % in_a_burst * segment;
+        u32::try_from(offset).unwrap_or(u32::MAX).min(self.data_in_total)
+    }
+
+    /// The answer goes on behind what the initiator has: from its Data-In number `data_sn` on. Where the new connection
+    /// takes other lengths, from the beginning.
+    pub(crate) fn go_back(&mut self, link: &Link, data_sn: u32) {
+        let data_sn = if self.segment_bytes_max == link.peer_data_segment_bytes_max { data_sn } else { 0 };
+        self.segment_bytes_max = link.peer_data_segment_bytes_max;
+        self.data_in_pdus = data_sn;
+        self.data_in_bytes = self.data_in_offset(data_sn);
+    }
+
+    fn next_data_in(&self, cmd_sns: CmdSns) -> DataIn {
+        data_in_header(cmd_sns, self.tag, self.data_in_pdus, self.data_in_bytes)
     }
 
     fn push_data(&self, link: &mut Link, header: &DataIn, len: u32) {
@@ -251,6 +251,39 @@ impl Moves {
             (true, false) => (residual(self.expected_out_bytes, written), Residual::None),
             (false, _) => (residual(self.expected_in_bytes, response.transfer_bytes.unwrap_or(given)), Residual::None),
         }
+    }
+}
+
+#[inline]
+fn data_in_header((exp_cmd_sn, max_cmd_sn): CmdSns, tag: InitiatorTaskTag, number: u32, offset_bytes: u32) -> DataIn {
+    DataIn {
+        is_final: false,
+        acknowledge: false,
+        status: None,
+        lun: Lun(0),
+        initiator_task_tag: tag,
+        target_transfer_tag: TargetTransferTag::RESERVED,
+        exp_cmd_sn,
+        max_cmd_sn,
+        data_sn: DataSn(number),
+        buffer_offset_bytes: offset_bytes,
+    }
+}
+
+/// The end of a command that had no other PDU and left nothing over.
+#[inline]
+fn scsi_response((exp_cmd_sn, max_cmd_sn): CmdSns, tag: InitiatorTaskTag, status: u8, stat_sn: StatSn) -> ScsiResponse {
+    ScsiResponse {
+        response: ServiceResponse::Completed,
+        status,
+        initiator_task_tag: tag,
+        snack_tag: 0,
+        stat_sn,
+        exp_cmd_sn,
+        max_cmd_sn,
+        exp_data_sn: DataSn(0),
+        read_residual: Residual::None,
+        residual: Residual::None,
     }
 }
 

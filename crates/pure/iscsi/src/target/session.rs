@@ -113,7 +113,7 @@ impl Session {
     pub fn join(&mut self, joining: &Joining, now: Time) -> Option<usize> {
         let full_feature = self.shared.full_feature.as_deref()?;
         let cid = joining.negotiated.identity.cid;
-        let reinstated = full_feature.slot_of_connection(cid);
+        let reinstated = full_feature.roster.slot_of(cid);
         let live = self.connections.iter().filter(|connection| connection.is_live()).count();
         if reinstated.is_none() && live >= usize::from(full_feature.negotiated.connections_max) {
             return None;
@@ -131,7 +131,7 @@ impl Session {
         if let Some(old) = reinstated.filter(|&old| self.connections[old].is_open()) {
             self.drop_connection(old, CloseReason::Reinstated);
         }
-        self.shared.full_feature.as_deref_mut()?.welcome(slot, cid);
+        self.shared.full_feature.as_deref_mut()?.roster.welcome(slot, cid);
         Some(slot)
     }
 
@@ -258,7 +258,7 @@ impl Session {
     pub fn send_async(&mut self, lun: Lun, event: AsyncEvent, sense: &[u8]) {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
         if let Some(connection) = self.connections.iter_mut().find(|connection| connection.is_live()) {
-            full_feature.send_async(connection.link(), lun, event, sense);
+            connection.link().send_async(full_feature.cmd_sns(), lun, event, sense);
         }
     }
 
@@ -268,7 +268,8 @@ impl Session {
         let Some(full_feature) = self.shared.full_feature.as_deref_mut() else { return };
         full_feature.asked_to_leave = true;
         for connection in self.connections.iter_mut().filter(|connection| connection.is_live()) {
-            full_feature.send_async(connection.link(), Lun(0), AsyncEvent::LogoutRequested { within_s }, &[]);
+            let asked = AsyncEvent::LogoutRequested { within_s };
+            connection.link().send_async(full_feature.cmd_sns(), Lun(0), asked, &[]);
             connection.set_deadline(now + within, CloseReason::LogoutOverdue);
         }
     }
@@ -401,7 +402,7 @@ impl Session {
             }
             full_feature.run_held(connection.link());
         }
-        for (id, request) in std::mem::take(&mut full_feature.moves) {
+        for (id, request) in std::mem::take(&mut full_feature.elsewhere.moves) {
             self.reassign(id, &request);
         }
     }

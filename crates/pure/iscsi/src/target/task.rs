@@ -93,6 +93,8 @@ pub(crate) struct Responding {
     pub(crate) snack_tag: u32,
     /// The most data of one PDU: what the initiator takes at once when the answer begins.
     pub(crate) segment_bytes_max: u32,
+    /// MaxBurstLength: no Data-In goes beyond a multiple of it.
+    pub(crate) burst_bytes_max: u32,
     /// What the initiator gets of its data in all, and what was sent.
     pub(crate) data_in_total: u32,
     pub(crate) data_in_bytes: u32,

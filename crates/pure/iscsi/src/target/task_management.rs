@@ -42,7 +42,7 @@ impl FullFeature {
             kind: Kind::TaskManagement(request.function),
         });
         if self.is_early(&request) {
-            self.defer(id, request);
+            self.elsewhere.defer(id, request);
             return Ok(());
         }
         let turn = Turn::TaskManagement(id, request);
@@ -60,7 +60,7 @@ impl FullFeature {
                 self.deliver();
                 self.ask(id, request, None);
             }
-            F::TaskReassign if self.keeps_tasks() => self.moves.push((id, *request)),
+            F::TaskReassign if self.keeps_tasks() => self.elsewhere.moves.push((id, *request)),
             F::TaskReassign => {
                 self.respond_task_management(link, id, TaskFunctionOutcome::ReassignmentNotSupported);
             }

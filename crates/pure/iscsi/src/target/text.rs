@@ -7,10 +7,10 @@ use super::event::{Event, SendTargets, TargetRecord};
 use super::full_feature::{FullFeature, Turn};
 use super::link::Link;
 use super::task::{Kind, Task, TextTask};
-use crate::Violation;
 use crate::pdu::{SegmentLengths, TargetTransferTag, TextRequest, TextResponse};
 use crate::session::TaskId;
 use crate::text::{PAIRS_MAX, Pairs, TextCollector, TextPart, TextWriter, number};
+use crate::{Negotiated, SessionType, Violation};
 use shard::Time;
 use std::collections::BTreeSet;
 
@@ -102,7 +102,7 @@ impl FullFeature {
             let Some(Task { kind: Kind::Text(text), .. }) = self.session.find_mut(id) else { return Ok(()) };
             text.remember(key)?;
             match key {
-                "SendTargets" => match self.judge_send_targets(value) {
+                "SendTargets" => match judge_send_targets(&self.negotiated, value) {
                     Some(asked) => which = Some(asked),
                     None => answer.push(key, "Reject"),
                 },
@@ -126,19 +126,6 @@ impl FullFeature {
             None => self.send_text(link, id),
         }
         Ok(())
-    }
-
-    /// In a normal session the initiator learns of its own target only. Source: RFC 7143 Appendix C.
-    fn judge_send_targets(&self, value: &str) -> Option<SendTargets> {
-        if self.is_discovery() {
-            return match value {
-                "All" => Some(SendTargets::All),
-                "" => None,
-                name => Some(SendTargets::Named(name.to_owned())),
-            };
-        }
-        let own = self.negotiated.identity.target_name.as_ref()?.to_string();
-        (value.is_empty() || value == own).then_some(SendTargets::Named(own))
     }
 
     /// Sends what is left of the answer, as much as the initiator takes at once.
@@ -184,6 +171,19 @@ impl FullFeature {
         self.remove(id);
         link.text = None;
     }
+}
+
+/// In a normal session the initiator learns of its own target only. Source: RFC 7143 Appendix C.
+fn judge_send_targets(negotiated: &Negotiated, value: &str) -> Option<SendTargets> {
+    if negotiated.session_type == SessionType::Discovery {
+        return match value {
+            "All" => Some(SendTargets::All),
+            "" => None,
+            name => Some(SendTargets::Named(name.to_owned())),
+        };
+    }
+    let own = negotiated.identity.target_name.as_ref()?.to_string();
+    (value.is_empty() || value == own).then_some(SendTargets::Named(own))
 }
 
 impl TextTask {

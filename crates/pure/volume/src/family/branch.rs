@@ -6,7 +6,58 @@ use crate::layout::BLOCK_BYTES;
 use shard::RangeLocks;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use uuid::Uuid;
+
+/// The bits of a progress that tell the cleaning.
+pub(super) const CLEANING: u32 = 0x00ff_ffff;
+
+/// The branches of an open family, by number.
+pub(crate) struct Branches(RefCell<BTreeMap<u32, Rc<Branch>>>);
+
+impl Branches {
+    pub(super) fn of(records: &[BranchRecord]) -> Self {
+        Self(RefCell::new(records.iter().map(|branch| (branch.number, Rc::new(Branch::of(branch)))).collect()))
+    }
+
+    pub(super) fn find(&self, number: u32) -> Option<Rc<Branch>> {
+        self.0.borrow().get(&number).cloned()
+    }
+
+    /// The branch of the volume `id`.
+    pub(crate) fn of_volume(&self, id: Uuid) -> Option<Rc<Branch>> {
+        self.0.borrow().values().find(|branch| branch.id == id).cloned()
+    }
+
+    pub(super) fn all(&self) -> Vec<Rc<Branch>> {
+        self.0.borrow().values().cloned().collect()
+    }
+
+    /// What the branch is a clone of, and the epoch that it goes on from.
+    pub(super) fn parent(&self, branch: &Branch) -> Option<(Rc<Branch>, u64)> {
+        let Parent { branch, epoch } = branch.parent?;
+        Some((self.find(branch).expect("a clone's origin is there as long as the clone"), epoch))
+    }
+
+    /// The sum of `what` over all branches.
+    pub(super) fn sum(&self, what: impl Fn(&Branch) -> u64) -> u64 {
+        self.0.borrow().values().map(|branch| what(branch)).sum()
+    }
+
+    /// They are those of the catalog, with its epochs, snapshots and roll-backs.
+    pub(super) fn follow(&self, records: &[BranchRecord]) {
+        let mut branches = self.0.borrow_mut();
+        branches.retain(|number, _| records.iter().any(|record| record.number == *number));
+        for branch in records {
+            match branches.get(&branch.number) {
+                Some(open) => open.follow(branch),
+                None => {
+                    branches.insert(branch.number, Rc::new(Branch::of(branch)));
+                }
+            }
+        }
+    }
+}
 
 /// A branch of the map: what its volume and its snapshots see, and who uses it now.
 pub(crate) struct Branch {
@@ -60,6 +111,11 @@ impl Branch {
             punched: Cell::new(0),
             locks: RangeLocks::new(),
         }
+    }
+
+    /// The cleaning of the branch is as far as `value` says: the low bits tell which, the high ones the granule.
+    pub(super) fn take_in_progress(&self, value: u64) {
+        self.cleaned.set((value as u32 & CLEANING, (value >> 24) as u32));
     }
 
     /// Takes over what the catalog says now of what changes: epochs, snapshots, roll-backs, size.

@@ -1,21 +1,18 @@
 //! Taking a change into the open map: the layers, the counters, and what is freed by it.
 
-use super::{Branch, Family, MapError};
+use super::{Family, MapError};
 use crate::catalog::DeadRange;
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
-use crate::tree::{Counter, Damage, Key, Place, Tag};
+use crate::tree::{Counter, Damage, Key, Tag};
 use block::BlockDevice;
 use std::collections::BTreeMap;
-
-/// The bits of a progress that tell the cleaning.
-pub(super) const CLEANING: u32 = 0x00ff_ffff;
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The map is as `record` says, for everybody who looks from now on; it survives power loss after a commit.
     pub(crate) fn change(&self, record: Record) {
         if let Some(place) = record.place() {
-            self.granules.borrow_mut().used(place);
+            self.space.granules.borrow_mut().used(place);
         }
         let record = if sabotage::is(Sabotage::LeakMoved) && record.place().is_some() {
             Record { freed: None, ..record }
@@ -23,10 +20,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             record
         };
         if let Some(freed) = record.freed {
-            if !self.granules.borrow_mut().hold(freed) {
+            if !self.space.granules.borrow_mut().hold(freed) {
                 self.stop(Damage("two versions have one place").into());
             } else if sabotage::is(Sabotage::ReuseBeforeCommit) {
-                self.granules.borrow_mut().release(freed);
+                self.space.granules.borrow_mut().release(freed);
             } else {
                 self.log.borrow_mut().freed.push(freed);
             }
@@ -43,7 +40,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if record.key.tag() == Some(Tag::Progress)
             && let Some(branch) = self.branch(record.key.branch())
         {
-            self.take_in_progress(&branch, record.value.unwrap_or(0));
+            branch.take_in_progress(record.value.unwrap_or(0));
         }
         if record.key.tag() != Some(Tag::Version) {
             return;
@@ -69,11 +66,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let count = exclusive.entry(before).or_default();
             *count = count.saturating_add(1);
         }
-    }
-
-    /// The cleaning of the branch is as far as `value` says: the low bits tell which, the high ones the granule.
-    pub(super) fn take_in_progress(&self, branch: &Branch, value: u64) {
-        branch.cleaned.set((value as u32 & CLEANING, (value >> 24) as u32));
     }
 
     /// All counters as they are now.
@@ -115,15 +107,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 branch.exclusive.borrow_mut().insert(key.low(), value);
             }
             _ => {}
-        }
-    }
-
-    /// Places that are free now that nobody looks any more who might have seen them in the map.
-    pub(crate) fn release_quarantine(&self) {
-        let mut quarantine = self.quarantine.borrow_mut();
-        while let Some((_, places)) = quarantine.pop_front_if(|(era, _)| self.eras.is_past(*era)) {
-            let mut granules = self.granules.borrow_mut();
-            places.into_iter().for_each(|place: Place| granules.release(place));
         }
     }
 }

@@ -77,6 +77,218 @@ impl Checked {
     }
 }
 
+/// A check under way: of which family, and what it has found so far. It borrows the family, and nothing changes there meanwhile.
+pub(crate) struct ConsistencyCheck<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> {
+    family: &'a Family<D, G>,
+    pub(super) checked: Checked,
+}
+
+impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> ConsistencyCheck<'a, D, G> {
+    pub(super) fn of(family: &'a Family<D, G>) -> Self {
+        Self { family, checked: Checked::default() }
+    }
+
+    /// What is wrong with the map. Nothing is written. The caller sees to it that nothing changes meanwhile.
+    pub(crate) async fn run(family: &'a Family<D, G>) -> Result<Checked, MapError> {
+        let mut check = Self::of(family);
+        check.check_map().await?;
+        check.check_log().await?;
+        Ok(check.checked)
+    }
+
+    /// As [`ConsistencyCheck::run`], of the open map alone, whatever head and log the disks have.
+    pub(super) async fn run_on_map(family: &'a Family<D, G>) -> Result<Checked, MapError> {
+        let mut check = Self::of(family);
+        check.check_map().await?;
+        Ok(check.checked)
+    }
+
+    async fn check_map(&mut self) -> Result<(), MapError> {
+        self.check_pages().await;
+        self.check_entries().await?;
+        self.check_space();
+        self.check_counts().await
+    }
+
+    /// Every page of the tree is whole and marked as taken, and no other is marked.
+    async fn check_pages(&mut self) {
+        self.check_tree().await;
+        let seen = std::mem::take(&mut self.checked.seen);
+        self.checked.pages = seen.len() as u64;
+        let space = self.family.meta.space.borrow();
+        let is_tree = |page: &u64| *page >= LOG_START + self.family.log_blocks() && !space.is_for_bits(*page);
+        for page in (0..space.pages()).filter(is_tree).filter(|&page| space.is_taken(page) != seen.contains(&page)) {
+            match space.is_taken(page) {
+                true => self.checked.find(FindingKind::Leak, format!("page {page} of the map is taken by nobody")),
+                false => self.checked.find(FindingKind::Unguarded, format!("page {page} of the map is used and free")),
+            }
+        }
+        self.checked.seen = seen;
+    }
+
+    /// Every page of the tree is whole, and in it once.
+    pub(super) async fn check_tree(&mut self) {
+        if let Some(root) = self.family.root.get() {
+            self.check_page(root, None).await;
+        }
+    }
+
+    fn check_page(&mut self, node: Root, first: Option<Key>) -> LocalBoxFuture<'_, ()> {
+        Box::pin(async move {
+            let number = node.page;
+            if !self.checked.seen.insert(number) {
+                return self.checked.find(FindingKind::DoubleUse, format!("page {number} is in the map twice"));
+            }
+            let (page, generation) = match self.family.meta.verify_page(number).await {
+                Ok(page) => page,
+                Err(MapError::Damaged(damage)) => {
+                    return self.checked.find(FindingKind::Damaged, format!("page {number}: {damage}"));
+                }
+                Err(error) => return self.checked.find(FindingKind::Damaged, format!("page {number}: {error:?}")),
+            };
+            let told = page.level() == node.level
+                && page.len() == usize::from(node.count)
+                && first.is_none_or(|first| page.entry(0).0 == first)
+                && generation <= self.family.head.borrow().generation;
+            if !told {
+                return self.checked.find(FindingKind::Damaged, format!("page {number} is not what its parent says"));
+            }
+            for at in (0..page.len()).filter(|_| node.level > 0) {
+                let (first, value) = page.entry(at);
+                let (child, count) = child_of(value);
+                let child = Root { page: child, level: node.level - 1, count: count as u16 };
+                self.check_page(child, Some(first)).await;
+            }
+        })
+    }
+
+    /// The head and the log on the disks are those of the open family.
+    async fn check_log(&mut self) -> Result<(), MapError> {
+        let head = self.family.meta.read_head().await?.unwrap_or_default();
+        if head != *self.family.head.borrow() {
+            self.checked.find(FindingKind::Damaged, "the head on the disks is not the newest".to_owned());
+        }
+        if head.generation == 0 {
+            return Ok(());
+        }
+        let image = self.family.meta.read_log().await;
+        match replay(&image.slots, head.sequence, head.serial, head.life) {
+            Ok(found) if found.sequence == self.family.log.borrow().sequence => {
+                self.family.meta.mend_log(&image, head.sequence..found.sequence).await;
+            }
+            Ok(_) => self.checked.find(FindingKind::Damaged, "the log on the disks ends elsewhere".to_owned()),
+            Err(damage) => self.checked.find(FindingKind::Damaged, damage.to_string()),
+        }
+        Ok(())
+    }
+
+    async fn check_entries(&mut self) -> Result<(), MapError> {
+        let mut from = Key(0);
+        loop {
+            let (entries, next) = self.family.entries(from, Key(u128::MAX)).await?;
+            for (key, value) in entries {
+                self.checked.entries += 1;
+                self.check_entry(key, value);
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    fn check_entry(&mut self, key: Key, value: u64) {
+        match key.tag() {
+            Some(Tag::Version) => self.check_version(key, Place(value)),
+            Some(Tag::Taken) => {
+                self.checked.taken.entry(key.middle()).or_default().insert(key.low() as u32, value);
+            }
+            Some(Tag::Progress) if self.family.branch(key.branch()).is_some() => {}
+            Some(Tag::Counter) if Counter::of(key.middle()).is_some() => {}
+            // A branch that is gone may leave its counters to the next checkpoint, and no more.
+            _ => self.checked.find(FindingKind::OutOfRange, format!("{key:?} stands for nothing")),
+        }
+    }
+
+    fn check_version(&mut self, key: Key, place: Place) {
+        let known = self.family.branch(key.branch()).is_some_and(|branch| {
+            let granules = branch.granules(self.family.granule_blocks);
+            u64::from(key.middle()) < granules && (1..=branch.epoch.get()).contains(&key.low())
+        });
+        if !known {
+            self.checked.find(FindingKind::OutOfRange, format!("{key:?} is of no volume"));
+        }
+        if !place.is_data() {
+            return;
+        }
+        let granules = self.family.space.granules.borrow();
+        if !granules.has(place.slab()) || place.index() >= granules.granules(place.slab()) {
+            self.checked.find(FindingKind::OutOfRange, format!("{key:?} lies on a slab that the family does not have"));
+            return;
+        }
+        let word = self.checked.used.entry(place.slab()).or_default().entry(place.index() / 64).or_default();
+        let bit = 1 << (place.index() % 64);
+        let twice = *word & bit != 0;
+        *word |= bit;
+        self.checked.granules += 1;
+        if self.family.branch(key.branch()).is_some_and(|branch| branch.epoch.get() == key.low()) {
+            *self.checked.fresh.entry(key.branch()).or_default() += 1;
+        }
+        if twice {
+            self.checked.find(FindingKind::DoubleUse, format!("{place:?} is in the map twice, also as {key:?}"));
+        }
+    }
+
+    /// What is marked as taken is what is used.
+    fn check_space(&mut self) {
+        let slabs: BTreeSet<u32> = self.checked.used.keys().chain(self.checked.taken.keys()).copied().collect();
+        for slab in slabs {
+            let word = |map: &BTreeMap<u32, BTreeMap<u32, u64>>, at: u32| {
+                map.get(&slab).and_then(|words| words.get(&at)).copied().unwrap_or(0)
+            };
+            if !self.family.space.granules.borrow().has(slab) {
+                self.checked.find(
+                    FindingKind::Leak,
+                    format!("granules of slab {slab:#x} are taken, which is not the family's"),
+                );
+                continue;
+            }
+            for at in 0..self.family.space.granules.borrow().granules(slab).div_ceil(64) {
+                let (used, taken) = (word(&self.checked.used, at), word(&self.checked.taken, at));
+                let told = |what| format!("granules of slab {slab:#x} from {} on {what}", at * 64);
+                if taken & !used != 0 {
+                    self.checked.find(FindingKind::Leak, told("are taken by nobody"));
+                }
+                if used & !taken != 0 {
+                    self.checked.find(FindingKind::Unguarded, told("are used and free"));
+                }
+            }
+        }
+    }
+
+    async fn check_counts(&mut self) -> Result<(), MapError> {
+        if self.family.allocated.get() != self.checked.granules {
+            let what =
+                format!("{} granules are counted, {} are used", self.family.allocated.get(), self.checked.granules);
+            self.checked.find(FindingKind::Count, what);
+        }
+        for branch in self.family.branches().into_iter().filter(|branch| !branch.dying.get()) {
+            let fresh = self.checked.fresh.get(&branch.number).copied().unwrap_or(0);
+            let mapped = self.family.count_mapped(&branch).await?;
+            if (branch.fresh.get(), branch.mapped.get()) != (fresh, mapped) {
+                let counted = (branch.fresh.get(), branch.mapped.get());
+                let what = format!("volume {}: {counted:?} granules are counted, not {:?}", branch.id, (fresh, mapped));
+                self.checked.find(FindingKind::Count, what);
+            }
+        }
+        let total = self.family.space.granules.borrow().total();
+        if self.family.allocated.get().saturating_add(self.family.reserved()) > total {
+            self.checked.find(FindingKind::Count, "less is kept for thick volumes than they may need".to_owned());
+        }
+        Ok(())
+    }
+}
+
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Nothing changes in the family as long as the answer lives.
     pub(crate) async fn stand_still(&self) -> Vec<RangeGuard> {
@@ -97,201 +309,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         Ok(held)
     }
 
-    /// What is wrong with the map. Nothing is written. The caller sees to it that nothing changes meanwhile.
-    pub(crate) async fn check(&self) -> Result<Checked, MapError> {
-        let mut checked = self.check_map().await?;
-        self.check_log(&mut checked).await?;
-        Ok(checked)
-    }
-
-    /// As [`Family::check`], of the open map alone, whatever head and log the disks have.
-    pub(super) async fn check_map(&self) -> Result<Checked, MapError> {
-        let mut checked = Checked::default();
-        self.check_pages(&mut checked).await;
-        self.check_entries(&mut checked).await?;
-        self.check_space(&mut checked);
-        self.check_counts(&mut checked).await?;
-        Ok(checked)
-    }
-
-    /// Every page of the tree is whole and marked as taken, and no other is marked.
-    async fn check_pages(&self, checked: &mut Checked) {
-        let mut seen = BTreeSet::new();
-        if let Some(root) = self.root.get() {
-            self.check_page(root, None, &mut seen, checked).await;
-        }
-        checked.pages = seen.len() as u64;
-        checked.seen.clone_from(&seen);
-        let space = self.meta.space.borrow();
-        let is_tree = |page: &u64| *page >= LOG_START + self.log_blocks() && !space.is_for_bits(*page);
-        for page in (0..space.pages()).filter(is_tree).filter(|&page| space.is_taken(page) != seen.contains(&page)) {
-            match space.is_taken(page) {
-                true => checked.find(FindingKind::Leak, format!("page {page} of the map is taken by nobody")),
-                false => checked.find(FindingKind::Unguarded, format!("page {page} of the map is used and free")),
-            }
-        }
-    }
-
-    pub(super) fn check_page<'a>(
-        &'a self,
-        node: Root,
-        first: Option<Key>,
-        seen: &'a mut BTreeSet<u64>,
-        checked: &'a mut Checked,
-    ) -> LocalBoxFuture<'a, ()> {
-        Box::pin(async move {
-            let number = node.page;
-            if !seen.insert(number) {
-                return checked.find(FindingKind::DoubleUse, format!("page {number} is in the map twice"));
-            }
-            let (page, generation) = match self.meta.verify_page(number).await {
-                Ok(page) => page,
-                Err(MapError::Damaged(damage)) => {
-                    return checked.find(FindingKind::Damaged, format!("page {number}: {damage}"));
-                }
-                Err(error) => return checked.find(FindingKind::Damaged, format!("page {number}: {error:?}")),
-            };
-            let told = page.level() == node.level
-                && page.len() == usize::from(node.count)
-                && first.is_none_or(|first| page.entry(0).0 == first)
-                && generation <= self.head.borrow().generation;
-            if !told {
-                return checked.find(FindingKind::Damaged, format!("page {number} is not what its parent says"));
-            }
-            for at in (0..page.len()).filter(|_| node.level > 0) {
-                let (first, value) = page.entry(at);
-                let (child, count) = child_of(value);
-                let child = Root { page: child, level: node.level - 1, count: count as u16 };
-                self.check_page(child, Some(first), seen, checked).await;
-            }
-        })
-    }
-
-    /// The head and the log on the disks are those of the open family.
-    async fn check_log(&self, checked: &mut Checked) -> Result<(), MapError> {
-        let head = self.meta.read_head().await?.unwrap_or_default();
-        if head != *self.head.borrow() {
-            checked.find(FindingKind::Damaged, "the head on the disks is not the newest".to_owned());
-        }
-        if head.generation == 0 {
-            return Ok(());
-        }
-        let image = self.meta.read_log().await;
-        match replay(&image.slots, head.sequence, head.serial, head.life) {
-            Ok(found) if found.sequence == self.log.borrow().sequence => {
-                self.meta.mend_log(&image, head.sequence..found.sequence).await;
-            }
-            Ok(_) => checked.find(FindingKind::Damaged, "the log on the disks ends elsewhere".to_owned()),
-            Err(damage) => checked.find(FindingKind::Damaged, damage.to_string()),
-        }
-        Ok(())
-    }
-
-    async fn check_entries(&self, checked: &mut Checked) -> Result<(), MapError> {
-        let mut from = Key(0);
-        loop {
-            let (entries, next) = self.entries(from, Key(u128::MAX)).await?;
-            for (key, value) in entries {
-                checked.entries += 1;
-                self.check_entry(key, value, checked);
-            }
-            match next {
-                Some(next) => from = next,
-                None => return Ok(()),
-            }
-        }
-    }
-
-    fn check_entry(&self, key: Key, value: u64, checked: &mut Checked) {
-        match key.tag() {
-            Some(Tag::Version) => self.check_version(key, Place(value), checked),
-            Some(Tag::Taken) => {
-                checked.taken.entry(key.middle()).or_default().insert(key.low() as u32, value);
-            }
-            Some(Tag::Progress) if self.branch(key.branch()).is_some() => {}
-            Some(Tag::Counter) if Counter::of(key.middle()).is_some() => {}
-            // A branch that is gone may leave its counters to the next checkpoint, and no more.
-            _ => checked.find(FindingKind::OutOfRange, format!("{key:?} stands for nothing")),
-        }
-    }
-
-    fn check_version(&self, key: Key, place: Place, checked: &mut Checked) {
-        let known = self.branch(key.branch()).is_some_and(|branch| {
-            let granules = branch.granules(self.granule_blocks);
-            u64::from(key.middle()) < granules && (1..=branch.epoch.get()).contains(&key.low())
-        });
-        if !known {
-            checked.find(FindingKind::OutOfRange, format!("{key:?} is of no volume"));
-        }
-        if !place.is_data() {
-            return;
-        }
-        let granules = self.granules.borrow();
-        if !granules.has(place.slab()) || place.index() >= granules.granules(place.slab()) {
-            checked.find(FindingKind::OutOfRange, format!("{key:?} lies on a slab that the family does not have"));
-            return;
-        }
-        let word = checked.used.entry(place.slab()).or_default().entry(place.index() / 64).or_default();
-        let bit = 1 << (place.index() % 64);
-        let twice = *word & bit != 0;
-        *word |= bit;
-        checked.granules += 1;
-        if self.branch(key.branch()).is_some_and(|branch| branch.epoch.get() == key.low()) {
-            *checked.fresh.entry(key.branch()).or_default() += 1;
-        }
-        if twice {
-            checked.find(FindingKind::DoubleUse, format!("{place:?} is in the map twice, also as {key:?}"));
-        }
-    }
-
-    /// What is marked as taken is what is used.
-    fn check_space(&self, checked: &mut Checked) {
-        let slabs: BTreeSet<u32> = checked.used.keys().chain(checked.taken.keys()).copied().collect();
-        for slab in slabs {
-            let word = |map: &BTreeMap<u32, BTreeMap<u32, u64>>, at: u32| {
-                map.get(&slab).and_then(|words| words.get(&at)).copied().unwrap_or(0)
-            };
-            if !self.granules.borrow().has(slab) {
-                checked.find(
-                    FindingKind::Leak,
-                    format!("granules of slab {slab:#x} are taken, which is not the family's"),
-                );
-                continue;
-            }
-            for at in 0..self.granules.borrow().granules(slab).div_ceil(64) {
-                let (used, taken) = (word(&checked.used, at), word(&checked.taken, at));
-                let told = |what| format!("granules of slab {slab:#x} from {} on {what}", at * 64);
-                if taken & !used != 0 {
-                    checked.find(FindingKind::Leak, told("are taken by nobody"));
-                }
-                if used & !taken != 0 {
-                    checked.find(FindingKind::Unguarded, told("are used and free"));
-                }
-            }
-        }
-    }
-
-    async fn check_counts(&self, checked: &mut Checked) -> Result<(), MapError> {
-        if self.allocated.get() != checked.granules {
-            let what = format!("{} granules are counted, {} are used", self.allocated.get(), checked.granules);
-            checked.find(FindingKind::Count, what);
-        }
-        for branch in self.branches().into_iter().filter(|branch| !branch.dying.get()) {
-            let fresh = checked.fresh.get(&branch.number).copied().unwrap_or(0);
-            let mapped = self.count_mapped(&branch).await?;
-            if (branch.fresh.get(), branch.mapped.get()) != (fresh, mapped) {
-                let counted = (branch.fresh.get(), branch.mapped.get());
-                let what = format!("volume {}: {counted:?} granules are counted, not {:?}", branch.id, (fresh, mapped));
-                checked.find(FindingKind::Count, what);
-            }
-        }
-        let granules = self.granules.borrow();
-        if self.allocated.get().saturating_add(self.reserved()) > granules.total() {
-            checked.find(FindingKind::Count, "less is kept for thick volumes than they may need".to_owned());
-        }
-        Ok(())
-    }
-
+    /// Granules of the branch that its volume sees as data.
     pub(super) async fn count_mapped(&self, branch: &Rc<super::Branch>) -> Result<u64, MapError> {
         let (mut granule, end) = (0, branch.granules(self.granule_blocks));
         let mut mapped = 0;

@@ -36,7 +36,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         if let Some(era) = self.pages_era.take() {
             // Somebody may still be reading the tree before the last.
-            self.eras.past(era).await;
+            self.space.eras.past(era).await;
         }
         let (layer, counters, mut head) = {
             let log = self.log.borrow();
@@ -63,7 +63,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         self.log.borrow_mut().from = head.sequence;
         *self.head.borrow_mut() = head;
         *self.counters.borrow_mut() = counters;
-        self.pages_era.set(Some(self.eras.turn()));
+        self.pages_era.set(Some(self.space.eras.turn()));
         self.say_formatted().await
     }
 
@@ -89,7 +89,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// All data of the family is stable, whoever has written it.
     async fn flush_data(&self) -> Result<Stable, MapError> {
         let mut groups: Vec<u16> = {
-            let granules = self.granules.borrow();
+            let granules = self.space.granules.borrow();
             granules.slabs().map(|slab| (slab >> 24) as u16).collect()
         };
         groups.dedup();

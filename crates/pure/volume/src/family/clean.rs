@@ -1,6 +1,6 @@
 //! Giving back what nobody sees any more, after a snapshot or a clone was deleted or a volume rolled back.
 
-use super::changes::CLEANING;
+use super::branch::CLEANING;
 use super::{Branch, Family, MapError, lineage};
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
@@ -99,7 +99,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let mut nothing = branch.parent.is_none();
         let mut freed = 0;
         for (&(key, value), kept) in versions.iter().zip(kept) {
-            let place = self.place_of(value);
+            let place = self.data.place_of(value);
             if kept && (place != Place::HOLE || !nothing) {
                 nothing = false;
                 continue;

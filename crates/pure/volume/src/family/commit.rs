@@ -1,8 +1,8 @@
 //! Making changes of a map durable: data first, then the log.
 
-use super::{Family, MapError, meta};
+use super::{Family, Log, MapError, meta};
 use crate::layout::BLOCK_BYTES;
-use crate::maplog::{LogBlock, Record, emit};
+use crate::maplog::{LogBlock, LogIdentity, Record, emit};
 use crate::sabotage::{self, Sabotage};
 use block::{BlockDevice, Buf, Stable};
 use futures_util::FutureExt;
@@ -40,10 +40,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let blocks = blocks_of(serial..log.serial, &std::mem::take(&mut log.whole), self.tuning.records_max);
             (records, std::mem::take(&mut log.freed), blocks)
         };
-        let dirty = self.dirty.take();
+        let dirty = self.data.take_dirty();
         if let Err(error) = self.commit_changes(&records, &blocks, dirty).await {
             // The changes are in the layers, so a checkpoint makes them durable.
-            self.dirty.set(self.dirty.get() | dirty);
+            self.data.give_back_dirty(dirty);
             self.log.borrow_mut().freed.extend(freed);
             if !records.is_empty() {
                 self.is_log_lost.set(true);
@@ -51,10 +51,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             return Err(error);
         }
         if !freed.is_empty() {
-            // Nobody who looks from now on finds these places in the map.
-            self.quarantine.borrow_mut().push_back((self.eras.turn(), freed));
+            self.space.quarantine(freed);
         }
-        self.release_quarantine();
+        self.space.release_quarantine();
         Ok(())
     }
 
@@ -99,7 +98,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// The slabs and epochs that the map speaks of are in the catalog.
     pub(super) async fn commit_catalog(&self) -> Result<(), MapError> {
-        match self.needs.get() {
+        match self.space.needs() {
             Some(change) if !sabotage::is(Sabotage::CommitBeforeCatalog) => {
                 let committed = self.shared.store.committed(change).await;
                 committed.map_err(|_| MapError::CatalogLost).inspect_err(|error| self.stop(*error))
@@ -122,7 +121,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             while self.log_room() < blocks {
                 self.checkpoint().await?;
             }
-            let data = self.emit(&mut records, part);
+            let data = self.log.borrow().emit(self.meta.identity, &mut records, part);
             // Changes are made meanwhile, so the log is not borrowed while this waits.
             let next = self.log.borrow().sequence + blocks;
             self.meta.prepare_log(next).await?;
@@ -135,25 +134,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.meta.write_log(sequence, data.freeze()).await?;
         }
         Ok(())
-    }
-
-    /// Blocks with the first of `records`, which are taken away.
-    fn emit(&self, records: &mut &[Record], blocks: &[Range<u64>]) -> Buf {
-        let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES as usize);
-        let log = self.log.borrow();
-        for (at, (place, serials)) in data.chunks_exact_mut(BLOCK_BYTES as usize).zip(blocks).enumerate() {
-            let (here, rest) = records.split_at((serials.end - serials.start) as usize);
-            *records = rest;
-            let block = LogBlock {
-                sequence: log.sequence + at as u64,
-                serial: serials.start,
-                life: log.life,
-                back: at as u32,
-                records: Vec::new(),
-            };
-            emit(self.meta.identity, &block, here, place);
-        }
-        data
     }
 
     pub(super) fn log_blocks(&self) -> u64 {
@@ -174,6 +154,26 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// True when nobody may change the map before a checkpoint was made.
     pub(crate) fn is_checkpoint_overdue(&self) -> bool {
         self.layers.borrow().len() >= 2 * self.tuning.changes_due
+    }
+}
+
+impl Log {
+    /// Blocks with the first of `records`, which are taken away.
+    fn emit(&self, identity: LogIdentity, records: &mut &[Record], blocks: &[Range<u64>]) -> Buf {
+        let mut data = Buf::zeroed(blocks.len() * BLOCK_BYTES as usize);
+        for (at, (place, serials)) in data.chunks_exact_mut(BLOCK_BYTES as usize).zip(blocks).enumerate() {
+            let (here, rest) = records.split_at((serials.end - serials.start) as usize);
+            *records = rest;
+            let block = LogBlock {
+                sequence: self.sequence + at as u64,
+                serial: serials.start,
+                life: self.life,
+                back: at as u32,
+                records: Vec::new(),
+            };
+            emit(identity, &block, here, place);
+        }
+        data
     }
 }
 

@@ -5,26 +5,28 @@ use crate::tree::{Counter, Key, Place, Tag};
 use block::BlockDevice;
 use std::fmt::Write;
 
-impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
-    /// Appends a line for the head, the log and each entry of the map to `text`.
-    pub(crate) async fn dump(&self, text: &mut String) -> Result<(), MapError> {
-        let mut line = |args: std::fmt::Arguments<'_>| {
-            writeln!(text, "  {args}").expect("a string takes every line");
-        };
-        line(format_args!("head {:?}", self.head.borrow()));
-        {
-            let log = self.log.borrow();
-            let (from, to, life, pending) = (log.from, log.sequence, log.life, log.pending.len());
-            line(format_args!("log blocks {from}..{to}, life {life}, change {}, {pending} pending", log.serial));
-        }
-        let mut from = Key(0);
-        loop {
-            let (entries, next) = self.entries(from, Key(u128::MAX)).await?;
-            entries.into_iter().for_each(|(key, value)| line(format_args!("{}", describe(key, value))));
-            match next {
-                Some(next) => from = next,
-                None => return Ok(()),
-            }
+/// Appends a line for the head, the log and each entry of the map to `text`.
+pub(crate) async fn dump<D, G>(family: &Family<D, G>, text: &mut String) -> Result<(), MapError>
+where
+    D: BlockDevice + 'static,
+    G: BlockDevice + 'static,
+{
+    let mut line = |args: std::fmt::Arguments<'_>| {
+        writeln!(text, "  {args}").expect("a string takes every line");
+    };
+    line(format_args!("head {:?}", family.head.borrow()));
+    {
+        let log = family.log.borrow();
+        let (from, to, life, pending) = (log.from, log.sequence, log.life, log.pending.len());
+        line(format_args!("log blocks {from}..{to}, life {life}, change {}, {pending} pending", log.serial));
+    }
+    let mut from = Key(0);
+    loop {
+        let (entries, next) = family.entries(from, Key(u128::MAX)).await?;
+        entries.into_iter().for_each(|(key, value)| line(format_args!("{}", describe(key, value))));
+        match next {
+            Some(next) => from = next,
+            None => return Ok(()),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Seen {
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The entry with the largest key from `from` to `to`.
     pub(crate) async fn last_entry(&self, from: Key, to: Key) -> Result<Option<(Key, u64)>, MapError> {
-        let _looking = self.eras.look();
+        let _looking = self.space.eras.look();
         let mut to = to;
         loop {
             // Both of one instant: a checkpoint moves changes from the layers into the tree.
@@ -41,7 +41,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// Some entries from `from` on and before `end`, in order, and the key with which to go on.
     pub(crate) async fn entries(&self, from: Key, end: Key) -> Result<(Vec<(Key, u64)>, Option<Key>), MapError> {
-        let _looking = self.eras.look();
+        let _looking = self.space.eras.look();
         loop {
             let root = self.root.get();
             let leaf = leaf_at(&self.meta, root, from).await?;
@@ -71,23 +71,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let newest = self.last_entry(key(0), key(viewer)).await?;
             match (newest, next) {
                 (None, _) => return Ok(None),
-                (Some((key, value)), _) if key.low() > floor => return Ok(Some((key.low(), self.place_of(value)))),
+                (Some((key, value)), _) if key.low() > floor => {
+                    return Ok(Some((key.low(), self.data.place_of(value))));
+                }
                 (Some(_), None) => return Ok(None),
                 (Some(_), Some(next)) => viewer = next,
             }
         }
-    }
-
-    /// The place that a version tells. One that is nowhere is lost: the map was damaged before it had its checksum.
-    pub(super) fn place_of(&self, value: u64) -> Place {
-        let place = Place(value);
-        if !place.is_data() {
-            return place;
-        }
-        let group = place.group();
-        let slab_blocks = self.slab_blocks.borrow().get(usize::from(group)).copied().unwrap_or(0);
-        let is_somewhere = place.index() < slab_blocks / self.granule_blocks && self.shared.gate_of(group).is_some();
-        if is_somewhere && place <= Place::LOST { place } else { Place::LOST }
     }
 
     /// Where the data of a granule lies for who stands in `viewer`; none for a hole.
@@ -97,7 +87,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             if let Some((epoch, place)) = self.version(&branch, granule, viewer).await? {
                 return Ok((place != Place::HOLE).then_some(Seen { branch: branch.number, epoch, place }));
             }
-            match self.parent(&branch) {
+            match self.branches.parent(&branch) {
                 Some(parent) => (branch, viewer) = parent,
                 None => return Ok(None),
             }

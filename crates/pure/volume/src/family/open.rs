@@ -1,15 +1,18 @@
 //! Opening a family: its head, its log, its counters. How long it takes does not depend on its size.
 
-use super::granules::{Granules, Shape};
+use super::branch::Branches;
+use super::data::Data;
+use super::granules::Shape;
 use super::meta::Meta;
-use super::{Branch, Family, Log, MapError, PageCache, Tuning};
+use super::space::Space;
+use super::{Family, Log, MapError, PageCache, Tuning};
 use crate::catalog::FamilyRecord;
 use crate::crypt::Cover;
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{LogIdentity, replay};
 use crate::pool::{Families, Shared};
-use crate::tree::{Damage, Place};
+use crate::tree::Damage;
 use block::BlockDevice;
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -38,7 +41,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         family.meta.set_generation(head.generation);
         *family.head.borrow_mut() = head.clone();
         match family.meta.read_space(&head).await {
-            Err(MapError::Damaged(_)) => family.count_pages().await?,
+            Err(MapError::Damaged(_)) => super::repair::count_pages(&family).await?,
             read => read?,
         }
         let image = family.meta.read_log().await;
@@ -81,17 +84,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let meta = Meta::new(shared.clone(), identity, record.log_blocks, cache, cache_number);
         record.meta.iter().for_each(|&run| meta.extend(run));
         let granule_blocks = record.granule_bytes / BLOCK_BYTES;
-        let granules = Granules::new(shapes(&shared, granule_blocks));
-        let slab_blocks = shared.slab_blocks();
-        let family = Self {
+        let cover = if record.key.is_some() { Cover::Locked } else { Cover::Plain };
+        Self {
+            branches: Branches::of(&record.branches),
+            data: Data::new(shared.clone(), granule_blocks, cover),
+            space: Space::new(shared.clone(), families.clone(), record, shapes(&shared, granule_blocks)),
             commits: super::SingleFlight::new(shared.spawner.clone()),
             checkpoints: super::SingleFlight::new(shared.spawner.clone()),
             shared,
             families,
             id: record.id,
             granule_blocks,
-            cover: RefCell::new(if record.key.is_some() { Cover::Locked } else { Cover::Plain }),
-            slab_blocks: RefCell::new(slab_blocks),
             tuning,
             meta,
             head: RefCell::default(),
@@ -99,29 +102,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             layers: RefCell::default(),
             root: Cell::new(None),
             log: RefCell::default(),
-            granules: RefCell::new(granules),
-            quarantine: RefCell::default(),
             grown: Cell::new((0, 0)),
             allocated: Cell::new(0),
             counters: RefCell::default(),
-            branches: RefCell::default(),
-            eras: super::Eras::default(),
             pages_era: Cell::new(None),
             care: shard::RangeLocks::new(),
             stopped: Cell::new(None),
             is_log_lost: Cell::new(false),
             is_head_doubtful: Cell::new(false),
-            needs: Cell::new(None),
-            dirty: Cell::new(0),
-        };
-        for run in &record.data {
-            let mut granules = family.granules.borrow_mut();
-            (run.first..run.first + run.slabs)
-                .for_each(|slab| granules.add(Place::slab_number(run.group, slab), false));
         }
-        let branches = record.branches.iter().map(|branch| (branch.number, Rc::new(Branch::of(branch))));
-        *family.branches.borrow_mut() = branches.collect();
-        family
     }
 
     /// How far the cleanings are, as the tree has it.
@@ -129,7 +118,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         for branch in self.branches() {
             let key = crate::tree::Key::progress(branch.number);
             if let Some((_, value)) = self.last_entry(key, key).await? {
-                self.take_in_progress(&branch, value);
+                branch.take_in_progress(value);
             }
         }
         Ok(())

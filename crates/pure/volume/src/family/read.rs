@@ -1,7 +1,8 @@
 //! Reading what a branch shows, and telling which of it is mapped.
 
+use super::data::Run;
 use super::lookup::Seen;
-use super::parts::{Parts, Run, parts};
+use super::parts::{Parts, parts};
 use super::plan::MappedRun;
 use super::{Branch, Family, MapError};
 use crate::tree::Key;
@@ -15,15 +16,15 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// The blocks of `extent` as who stands in `viewer` sees them.
     pub(crate) async fn read(&self, branch: &Rc<Branch>, viewer: u64, extent: Extent) -> Result<Rope, MapError> {
         // What is freed meanwhile stays as it is until this ends.
-        let _looking = self.eras.look();
+        let _looking = self.space.eras.look();
         let parts = parts(extent, self.granule_blocks);
         let seen = self.seen_by_parts(branch, viewer, &parts).await?;
-        let runs = self.runs(parts.iter().copied().zip(seen.iter().map(|seen| seen.map(|seen| seen.place))));
+        let runs = self.data.runs(parts.iter().copied().zip(seen.iter().map(|seen| seen.map(|seen| seen.place))));
         if let [run] = runs[..] {
-            return self.read_run(run).await;
+            return self.data.read_run(run).await;
         }
         let mut rope = Rope::new();
-        for part in join_all(runs.into_iter().map(|run: Run| self.read_run(run))).await {
+        for part in join_all(runs.into_iter().map(|run: Run| self.data.read_run(run))).await {
             rope.append(part?);
         }
         Ok(rope)
@@ -70,7 +71,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 }
                 until = until.min(next.max(range.start + 1));
             }
-            match self.parent(&branch) {
+            match self.branches.parent(&branch) {
                 Some((parent, _)) => branch = parent,
                 None => break,
             }

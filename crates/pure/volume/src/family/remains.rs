@@ -3,9 +3,10 @@
 //! Only an operator may order to go on with that ([`crate::Pool::repair`]): any block that a lost log block spoke of is older
 //! then. What cannot be shown without showing another's data is an error.
 
+use super::check::{ConsistencyCheck, FindingKind};
+use super::repair::{Repair, count_pages};
 use super::{Family, Log, MapError, PageCache, Tuning};
 use crate::catalog::FamilyRecord;
-use crate::family::check::FindingKind;
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{Record, remains};
 use crate::pool::{Families, Shared};
@@ -61,24 +62,31 @@ impl fmt::Display for Losses {
     }
 }
 
-impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+/// A family of whose map blocks are lost, as far as it is whole.
+pub(crate) struct Remains<D: BlockDevice + 'static, G: BlockDevice + 'static> {
+    family: Family<D, G>,
+    /// What going on with it costs.
+    pub(crate) losses: Losses,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Remains<D, G> {
     /// The family as far as its map is whole, and what that costs. Nothing is written.
     ///
     /// *Errors*: `Damaged` when no checkpoint is whole.
-    pub(crate) async fn open_remains(
+    pub(crate) async fn open(
         shared: Rc<Shared<D, G>>,
         families: Weak<Families<D, G>>,
         record: &FamilyRecord,
         cache: (Rc<PageCache>, u32),
         tuning: Tuning,
-    ) -> Result<(Self, Losses), MapError> {
-        let family = Self::unread(shared, families, record, cache, tuning);
+    ) -> Result<Self, MapError> {
+        let family = Family::unread(shared, families, record, cache, tuning);
         let head = family.meta.read_any_head().await.ok_or(Damage("no head of the map is whole"))?;
         family.root.set(head.root);
         family.meta.set_generation(head.generation);
         *family.head.borrow_mut() = head.clone();
         // The bits may be of a later checkpoint than the head that is left.
-        family.count_pages().await?;
+        count_pages(&family).await?;
         let image = family.meta.read_log().await;
         let found = remains(&image.slots, head.sequence, head.serial, head.life);
         *family.log.borrow_mut() = Log {
@@ -91,32 +99,33 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         family.read_counters().await?;
         family.read_progress().await?;
         found.replay.records.iter().for_each(|record| family.take_in(record));
-        let mut losses = Losses {
+        let losses = Losses {
             checkpoint: head.generation,
             lost_blocks: found.lost,
             lost_changes: found.lost * tuning.records_max as u64,
             granule_bytes: u64::from(family.granule_blocks * BLOCK_BYTES),
             ..Losses::default()
         };
+        let mut remains = Self { family, losses };
         if found.lost > 0 {
-            family.tell_losses(record, &found.replay.records[found.behind..], &mut losses).await?;
+            remains.tell_losses(record, &found.replay.records[found.behind..]).await?;
         }
-        Ok((family, losses))
+        Ok(remains)
     }
 
     /// Marks what lies where something newer does, or where the family has nothing, and tells what may be older: `newer` are the
     /// changes behind the lost ones.
-    async fn tell_losses(&self, record: &FamilyRecord, newer: &[Record], losses: &mut Losses) -> Result<(), MapError> {
+    async fn tell_losses(&mut self, record: &FamilyRecord, newer: &[Record]) -> Result<(), MapError> {
         let name = |number| record.branch(number).map_or_else(|| number.to_string(), |branch| branch.name.clone());
         for key in self.overwritten(newer).await? {
-            self.take_in(&Record::put(key, Place::LOST.0));
-            losses.errors.push((name(key.branch()), u64::from(key.middle()) * losses.granule_bytes));
+            self.family.take_in(&Record::put(key, Place::LOST.0));
+            self.losses.errors.push((name(key.branch()), u64::from(key.middle()) * self.losses.granule_bytes));
         }
-        for branch in self.branches() {
+        for branch in self.family.branches() {
             let is_own = |key: &&Record| key.key.tag() == Some(Tag::Version) && key.key.branch() == branch.number;
             let current: BTreeSet<u32> = newer.iter().filter(is_own).map(|record| record.key.middle()).collect();
-            let mapped = self.count_mapped(&branch).await?;
-            losses.volumes.push((name(branch.number), mapped, current.len() as u64));
+            let mapped = self.family.count_mapped(&branch).await?;
+            self.losses.volumes.push((name(branch.number), mapped, current.len() as u64));
         }
         Ok(())
     }
@@ -128,10 +137,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let mut found = Vec::new();
         let mut from = Key::version(0, 0, 0);
         loop {
-            let (entries, next) = self.entries(from, Key::taken(0, 0)).await?;
+            let (entries, next) = self.family.entries(from, Key::taken(0, 0)).await?;
             for (key, place) in entries.into_iter().map(|(key, value)| (key, Place(value))) {
                 let is_other = used.get(&place).is_some_and(|&newest| newest != key);
-                let is_away = place.is_data() && !self.granules.borrow().has(place.slab());
+                let is_away = place.is_data() && !self.family.space.granules.borrow().has(place.slab());
                 if is_other || is_away {
                     found.push(key);
                 }
@@ -143,17 +152,20 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
     }
 
-    /// What is left of the map is the map from now on, durably, with a new log.
+    /// The family, which goes on with what is left of its map, durably, with a new log.
     ///
     /// *Errors*: `Damaged` when it contradicts itself in what nobody can decide.
-    pub(crate) async fn keep_remains(self: &Rc<Self>) -> Result<(), MapError> {
-        let checked = self.check_map().await?;
+    pub(crate) async fn keep(self) -> Result<Rc<Family<D, G>>, MapError> {
+        let family = Rc::new(self.family);
+        family.follow_catalog();
+        let checked = ConsistencyCheck::run_on_map(&family).await?;
         let undecided =
             |kind: &FindingKind| !matches!(kind, FindingKind::Leak | FindingKind::Unguarded | FindingKind::Count);
         if checked.findings.iter().any(|(kind, _)| undecided(kind)) {
             return Err(Damage("what is left of the map contradicts itself").into());
         }
-        self.repair(&checked).await?;
-        self.meta.clear_log().await
+        Repair::of(&family, &checked).run().await?;
+        family.meta.clear_log().await?;
+        Ok(family)
     }
 }

@@ -1,73 +1,87 @@
 //! Making whole what a check has found and the map itself can tell: what is free, and what was counted.
 
-use super::check::Checked;
+use super::check::{Checked, ConsistencyCheck};
 use super::{Family, MapError};
 use crate::tree::Damage;
 use block::BlockDevice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
+/// A repair under way: of which family, and what a check has found of it.
+pub(crate) struct Repair<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> {
+    family: &'a Rc<Family<D, G>>,
+    checked: &'a Checked,
+}
+
+impl<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> Repair<'a, D, G> {
+    pub(crate) fn of(family: &'a Rc<Family<D, G>>, checked: &'a Checked) -> Self {
+        Self { family, checked }
+    }
+
     /// The granules and pages that are marked as taken are those that the map has, and everything is counted anew.
     ///
     /// The caller sees to it that nothing changes meanwhile. *Durability*: when it returns.
-    pub(crate) async fn repair(self: &Rc<Self>, checked: &Checked) -> Result<(), MapError> {
-        self.repair_granules(checked);
-        self.repair_pages(&checked.seen);
-        self.allocated.set(checked.granules);
-        for branch in self.branches() {
+    pub(crate) async fn run(self) -> Result<(), MapError> {
+        let Self { family, checked } = self;
+        self.repair_granules();
+        repair_pages(family, &checked.seen);
+        family.allocated.set(checked.granules);
+        for branch in family.branches() {
             branch.fresh.set(checked.fresh.get(&branch.number).copied().unwrap_or(0));
-            branch.mapped.set(self.count_mapped(&branch).await?);
+            branch.mapped.set(family.count_mapped(&branch).await?);
         }
-        self.checkpoint().await?;
+        family.checkpoint().await?;
         // What is free in a slab is looked up again.
-        let slabs: Vec<u32> = self.granules.borrow().slabs().collect();
-        slabs.into_iter().for_each(|slab| self.granules.borrow_mut().forget(slab));
+        let slabs: Vec<u32> = family.space.granules.borrow().slabs().collect();
+        slabs.into_iter().for_each(|slab| family.space.granules.borrow_mut().forget(slab));
         Ok(())
     }
 
-    /// Which pages are free is what the tree does not have, for the bits that would tell it are lost. Time depends on the size of
-    /// the map.
-    ///
-    /// *Errors*: `Damaged` when the tree is damaged as well.
-    pub(super) async fn count_pages(&self) -> Result<(), MapError> {
-        let (mut checked, mut seen) = (Checked::default(), BTreeSet::new());
-        if let Some(root) = self.root.get() {
-            self.check_page(root, None, &mut seen, &mut checked).await;
-        }
-        if !checked.findings.is_empty() {
-            return Err(Damage("the bits of free pages and a page of the map are damaged in every copy").into());
-        }
-        self.repair_pages(&seen);
-        Ok(())
-    }
-
-    fn repair_granules(&self, checked: &Checked) {
+    fn repair_granules(&self) {
         let none = BTreeMap::new();
-        let slabs: BTreeSet<u32> = checked.used.keys().chain(checked.taken.keys()).copied().collect();
+        let slabs: BTreeSet<u32> = self.checked.used.keys().chain(self.checked.taken.keys()).copied().collect();
         for slab in slabs {
             let of = |map: &BTreeMap<u32, BTreeMap<u32, u64>>| map.get(&slab).unwrap_or(&none).clone();
-            let (used, taken) = (of(&checked.used), of(&checked.taken));
+            let (used, taken) = (of(&self.checked.used), of(&self.checked.taken));
             let words: BTreeSet<u32> = used.keys().chain(taken.keys()).copied().collect();
             for word in words {
                 let bits = |map: &BTreeMap<u32, u64>| map.get(&word).copied().unwrap_or(0);
                 let (used, taken) = (bits(&used), bits(&taken));
                 if used != taken {
-                    self.layers.borrow_mut().mark(slab, word, used & !taken, taken & !used);
+                    self.family.layers.borrow_mut().mark(slab, word, used & !taken, taken & !used);
                 }
             }
         }
     }
+}
 
-    fn repair_pages(&self, seen: &BTreeSet<u64>) {
-        let first = super::page_space::LOG_START + self.log_blocks();
-        let mut space = self.meta.space.borrow_mut();
-        for page in (first..space.pages()).filter(|page| !space.is_for_bits(*page)).collect::<Vec<_>>() {
-            match (space.is_taken(page), seen.contains(&page)) {
-                (true, false) => space.release(page),
-                (false, true) => space.take(page),
-                _ => {}
-            }
+/// Which pages are free is what the tree does not have, for the bits that would tell it are lost. Time depends on the size of
+/// the map.
+///
+/// *Errors*: `Damaged` when the tree is damaged as well.
+pub(super) async fn count_pages<D, G>(family: &Family<D, G>) -> Result<(), MapError>
+where
+    D: BlockDevice + 'static,
+    G: BlockDevice + 'static,
+{
+    let mut check = ConsistencyCheck::of(family);
+    check.check_tree().await;
+    if !check.checked.findings.is_empty() {
+        return Err(Damage("the bits of free pages and a page of the map are damaged in every copy").into());
+    }
+    repair_pages(family, &check.checked.seen);
+    Ok(())
+}
+
+/// The pages that are marked as taken are those that the tree has.
+fn repair_pages<D: BlockDevice + 'static, G: BlockDevice + 'static>(family: &Family<D, G>, seen: &BTreeSet<u64>) {
+    let first = super::page_space::LOG_START + family.log_blocks();
+    let mut space = family.meta.space.borrow_mut();
+    for page in (first..space.pages()).filter(|page| !space.is_for_bits(*page)).collect::<Vec<_>>() {
+        match (space.is_taken(page), seen.contains(&page)) {
+            (true, false) => space.release(page),
+            (false, true) => space.take(page),
+            _ => {}
         }
     }
 }
@@ -76,7 +90,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Marks a used granule as free, a free one as taken and a free page as taken, and counts wrongly.
     pub(crate) fn spoil(&self) {
-        let slab = self.granules.borrow().slabs().next().expect("something was written");
+        let slab = self.space.granules.borrow().slabs().next().expect("something was written");
         self.layers.borrow_mut().mark(slab, 0, 1 << 15, 1);
         let page = self.meta.space.borrow_mut().allocate();
         assert!(page.is_some());

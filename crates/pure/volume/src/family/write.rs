@@ -1,28 +1,17 @@
 //! Writing to a branch: in place where it may, else to new places, which the map is told of when they hold the data.
 
-use super::lookup::Seen;
-use super::parts::{Part, Parts, bytes, parts};
+use super::data::{Step, Steps};
+use super::parts::{Parts, parts};
 use super::{Branch, Family, MapError};
 use crate::maplog::Record;
 use crate::sabotage::{self, Sabotage};
 use crate::tree::{Key, Place};
-use block::{BlockDevice, Buf, Extent, Rope, View};
-use futures_util::future::join_all;
-use smallvec::SmallVec;
+use block::{BlockDevice, Extent, View};
 use std::ops::Range;
 use std::rc::Rc;
 
 /// The longest atomic write, in blocks: 1 MiB.
 const ATOMIC_BLOCKS_MAX: u64 = 256;
-
-/// A part of a write, and what its granule is now.
-#[derive(Clone, Copy)]
-struct Step {
-    part: Part,
-    seen: Option<Seen>,
-}
-
-type Steps = SmallVec<[Step; 4]>;
 
 /// What a write does, decided under its locks.
 #[derive(Default)]
@@ -52,7 +41,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             let _held = branch.locks.shared(range.clone()).await;
             let steps = self.steps(branch, &parts).await?;
             if self.all_stay(branch, &steps, &data) {
-                return self.write_in_place(&steps, &data).await;
+                return self.data.write_in_place(&steps, &data).await;
             }
         }
         // Apart, so that a write in place is a small future.
@@ -153,21 +142,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let mut own = steps.iter().filter(own);
         let Some(seen) = own.next().and_then(|step| step.seen) else { return false };
         let prefers = self.shared.gate(seen.place.group()).device().geometry().prefers_fresh;
-        let unit = self.granules.borrow().unit(seen.place.group()) as usize;
-        prefers && own.count() + 1 >= unit && self.granules.borrow_mut().has_unit()
+        let unit = self.space.granules.borrow().unit(seen.place.group()) as usize;
+        prefers && own.count() + 1 >= unit && self.space.granules.borrow_mut().has_unit()
     }
 
     async fn carry_out(self: &Rc<Self>, branch: &Rc<Branch>, plan: Plan, data: &View) -> Result<(), MapError> {
         if plan.go.is_empty() {
-            self.write_in_place(&plan.stay, data).await?;
+            self.data.write_in_place(&plan.stay, data).await?;
             return self.punch_steps(branch, &plan.punch).await;
         }
         let first = plan.go[0].part.granule;
         let holes = plan.go.iter().filter(|step| step.seen.is_none()).count();
         let taken = self.take_places(branch, first, plan.go.len(), holes).await?;
         let (stay, go) = futures_util::future::join(
-            self.write_in_place(&plan.stay, data),
-            self.write_to(branch, &plan.go, &taken.places, data),
+            self.data.write_in_place(&plan.stay, data),
+            self.data.write_to(&plan.go, &taken.places, data),
         )
         .await;
         stay.and(go)?;
@@ -189,70 +178,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.punch(branch, step.part.granule).await?;
         }
         Ok(())
-    }
-
-    async fn write_in_place(&self, steps: &Steps, data: &View) -> Result<(), MapError> {
-        let runs = self.runs(steps.iter().map(|step| (step.part, step.seen.map(|seen| seen.place))));
-        let fresh = sabotage::is(Sabotage::FreshOverLive);
-        let writes = runs.into_iter().filter_map(|run| {
-            let from = bytes(run.at);
-            Some(self.write_run(run.place?, data.slice(from..from + bytes(run.blocks)), fresh))
-        });
-        all(join_all(writes).await)
-    }
-
-    /// Writes whole granules to places that nobody sees yet: what the request brings, and around it what was there.
-    async fn write_to(&self, branch: &Branch, steps: &Steps, places: &[Place], data: &View) -> Result<(), MapError> {
-        let mut writes = Vec::new();
-        let mut at = 0;
-        while at < steps.len() {
-            let mut end = at + 1;
-            while end < steps.len() && places[end] == places[end - 1].next() && places[end].slab() == places[at].slab()
-            {
-                end += 1;
-            }
-            writes.push(self.write_granules(branch, &steps[at..end], places[at], data));
-            at = end;
-        }
-        all(join_all(writes).await)
-    }
-
-    /// Writes granules that lie beside each other.
-    async fn write_granules(&self, branch: &Branch, steps: &[Step], first: Place, data: &View) -> Result<(), MapError> {
-        let beside = steps.windows(2).all(|pair| pair[0].part.at + pair[0].part.blocks == pair[1].part.at);
-        let content = if beside && steps.iter().all(|step| step.part.is_whole(self.granule_blocks)) {
-            let from = bytes(steps[0].part.at);
-            data.slice(from..from + bytes(steps.len() as u64 * u64::from(self.granule_blocks)))
-        } else {
-            self.compose(branch, steps, data).await?
-        };
-        self.write_run(self.locate(first), content, true).await
-    }
-
-    /// Whole granules: the bytes of the request, and around them what the granules show now.
-    async fn compose(&self, _branch: &Branch, steps: &[Step], data: &View) -> Result<View, MapError> {
-        let whole = u64::from(self.granule_blocks);
-        let mut content = Buf::recycled(steps.len() * bytes(whole));
-        for (step, place) in steps.iter().zip(content.chunks_exact_mut(bytes(whole))) {
-            let (from, end) = (step.part.from, step.part.from + step.part.blocks);
-            let (before, rest) = place.split_at_mut(bytes(from));
-            let (middle, behind) = rest.split_at_mut(bytes(step.part.blocks));
-            middle.copy_from_slice(&step.part.of(data));
-            for (part, start) in [(before, 0), (behind, end)].into_iter().filter(|(part, _)| !part.is_empty()) {
-                match step.seen.filter(|_| !sabotage::is(Sabotage::CopyNothing)) {
-                    None => part.fill(0),
-                    Some(seen) => self.read_old(seen.place, start, part).await?.copy_to(part),
-                }
-            }
-        }
-        Ok(content.freeze())
-    }
-
-    /// As much of a granule as `like` has bytes, from block `from` on.
-    async fn read_old(&self, place: Place, from: u64, like: &[u8]) -> Result<Rope, MapError> {
-        let (group, start) = self.locate(place);
-        let blocks = like.len() as u64 / u64::from(crate::layout::BLOCK_BYTES);
-        self.read_place(group, start + from, blocks).await
     }
 }
 
@@ -285,8 +210,4 @@ fn granules(parts: &Parts) -> Range<u64> {
     let first = parts.first().map_or(0, |part| u64::from(part.granule));
     let last = parts.last().map_or(0, |part| u64::from(part.granule) + 1);
     first..last
-}
-
-fn all(results: Vec<Result<(), MapError>>) -> Result<(), MapError> {
-    results.into_iter().collect()
 }

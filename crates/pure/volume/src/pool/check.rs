@@ -3,6 +3,7 @@
 use super::Pool;
 use crate::error::PoolError;
 use crate::family::check::{CheckReport, Finding, FindingKind};
+use crate::family::{ConsistencyCheck, Repair};
 use block::BlockDevice;
 use uuid::Uuid;
 
@@ -45,8 +46,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             let family = self.families.family(id).await?;
             let repaired = async {
                 let _held = family.settle().await?;
-                let checked = family.check().await?;
-                family.repair(&checked).await
+                let checked = ConsistencyCheck::run(&family).await?;
+                Repair::of(&family, &checked).run().await
             };
             repaired.await.map_err(|error| error.into_pool_error(id))?;
         }
@@ -56,7 +57,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// What is left of a family that does not open because of its map, where something is.
     async fn lost(&self, id: Uuid, error: &PoolError) -> Option<Finding> {
         let PoolError::MapDamaged { what, .. } = error else { return None };
-        let (_, losses) = self.families.remains(id).await.ok()?;
+        let losses = self.families.remains(id).await.ok()?.losses;
         Some(Finding { family: id, kind: FindingKind::Lost, what: format!("{what}; {losses}") })
     }
 
@@ -71,7 +72,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         };
         let checked = async {
             let _held = family.settle().await?;
-            family.check().await
+            ConsistencyCheck::run(&family).await
         };
         match checked.await {
             Ok(checked) => {

@@ -2,6 +2,7 @@
 
 use super::Pool;
 use crate::error::PoolError;
+use crate::family::dump;
 use block::BlockDevice;
 use std::fmt::Write;
 
@@ -42,7 +43,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             }
             match self.families.family(record.id).await {
                 Ok(family) => {
-                    let dumped = family.dump(&mut text).await;
+                    let dumped = dump(&family, &mut text).await;
                     dumped.map_err(|error| error.into_pool_error(record.id))?;
                 }
                 Err(error) => writeln!(text, "  {error}").expect("a string takes every line"),

@@ -3,7 +3,7 @@
 use super::{Pool, Shared};
 use crate::error::PoolError;
 use crate::family::plan::{Cleaning, MapRepair, SpaceEvent, Tended, Thresholds};
-use crate::family::{Family, Losses, MapError, PageCache, Tuning};
+use crate::family::{Family, MapError, PageCache, Remains, Tuning};
 use crate::thin::ThinVolume;
 use block::BlockDevice;
 use shard::Spawn;
@@ -61,22 +61,18 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
     }
 
     /// What is left of a family whose map is damaged, and what going on with it costs. Nothing is written.
-    pub(super) async fn remains(self: &Rc<Self>, id: Uuid) -> Result<(Family<D, G>, Losses), PoolError> {
+    pub(super) async fn remains(self: &Rc<Self>, id: Uuid) -> Result<Remains<D, G>, PoolError> {
         let record = self.shared.store.look(|catalog| catalog.family(id).cloned());
         let record = record.ok_or(PoolError::VolumeUnknown(id))?;
         self.opened.set(self.opened.get() + 1);
         let cache = (self.cache.clone(), self.opened.get());
-        let opened =
-            Family::open_remains(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get()).await;
+        let opened = Remains::open(self.shared.clone(), Rc::downgrade(self), &record, cache, self.tuning.get()).await;
         opened.map_err(|error| error.into_pool_error(id))
     }
 
     /// The family goes on with what is left of its map.
     pub(super) async fn keep_remains(self: &Rc<Self>, id: Uuid) -> Result<(), PoolError> {
-        let (family, _) = self.remains(id).await?;
-        let family = Rc::new(family);
-        family.follow_catalog();
-        family.keep_remains().await.map_err(|error| error.into_pool_error(id))?;
+        let family = self.remains(id).await?.keep().await.map_err(|error| error.into_pool_error(id))?;
         self.open.borrow_mut().insert(id, family);
         Ok(())
     }
@@ -221,7 +217,7 @@ where
         family.checkpoint().await?;
     }
     for _ in 0..LOADS_MAX {
-        let unknown = family.granules.borrow().unknown();
+        let unknown = family.space.granules.borrow().unknown();
         let Some(slab) = unknown else { break };
         family.load(slab).await?;
     }

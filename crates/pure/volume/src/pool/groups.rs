@@ -1,18 +1,15 @@
 //! Groups that come, grow and go while the pool is open.
 
-use super::create::{admit_disk, admit_size, draft_group, label_of, made_by_us};
+use super::create::draft_group;
 use super::thin::admit_emitted;
-use super::{Gate, GroupPlan, NewDisk, Pool, Shared};
+use super::{Gate, GroupPlan, Pool, Shared};
 use crate::catalog::{
     Catalog, CatalogError, GROUPS_MAX, GroupRecord, GroupRole, LogRecord, MEMBERS_MAX, MemberRecord, MemberState,
 };
 use crate::error::PoolError;
 use crate::layout::BLOCK_BYTES;
-use crate::probe::{Contents, prepare, probe, wipe, write_label};
 use crate::store::SINCE_NEXT;
-use block::{BlockDevice, Blocks, IoError};
-use futures_util::future::join_all;
-use std::rc::Rc;
+use block::{BlockDevice, Blocks};
 use uuid::Uuid;
 
 /// How the disks of a new group are labelled.
@@ -24,15 +21,6 @@ pub struct Labelling {
     pub created_by: String,
     /// True when foreign content of the disks may be overwritten.
     pub force: bool,
-}
-
-/// Holds off others who would add or remove a group.
-pub(super) struct Regrouping<'a, D, G>(&'a Shared<D, G>);
-
-impl<D, G> Drop for Regrouping<'_, D, G> {
-    fn drop(&mut self) {
-        self.0.regrouping.set(false);
-    }
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
@@ -50,46 +38,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         let record = draft_group(&plan, &device, slab_bytes)?;
         let slabs = record.slabs;
-        let _held = self.regroup()?;
-        let place = self.join(plan, record, labelling).await?;
+        let members = self.members();
+        let _held = members.regroup()?;
+        let place = members.join(plan, record, labelling).await?;
         // Nobody has looked for slabs there yet: the group has none before it can be written.
         self.shared.set_gate(place, device);
         self.give_slabs(place, slabs).await?;
         Ok(place)
-    }
-
-    /// The pool has a group for a write log, and no log on it yet; its place in the catalog. Whoever builds the
-    /// array serves it: the pool itself never touches it.
-    ///
-    /// *Durability* and *errors* as of [`Pool::add_group`], and `LogKnown`.
-    pub async fn add_log_group(&self, plan: GroupPlan<D>, labelling: Labelling) -> Result<u16, PoolError> {
-        let slab_blocks = self.shared.store.look(|catalog| catalog.slab_bytes) / u64::from(BLOCK_BYTES);
-        let slab_blocks = u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?;
-        let record = GroupRecord { role: GroupRole::Log, ..GroupRecord::of(&plan, slab_blocks, 0) };
-        let _held = self.regroup()?;
-        if self.log_group().is_some() {
-            return Err(PoolError::LogKnown);
-        }
-        self.join(plan, record, labelling).await
-    }
-
-    /// The pool has no group for a write log any more, and its disks are blank; which they were.
-    ///
-    /// *Durability*: when it returns; after a crash on the way they may still bear the label of the pool, which does
-    /// not count them. *Errors*: `LogUnknown`, `LogInUse`, `Regrouping`, `CatalogLost`.
-    pub async fn remove_log_group(&self) -> Result<Vec<Uuid>, PoolError> {
-        let _held = self.regroup()?;
-        let (members, change) = self.shared.store.change(|catalog| {
-            let place = catalog.log_group().ok_or(PoolError::LogUnknown)?;
-            match catalog.log_volumes().len() {
-                0 => catalog.log = None,
-                volumes => return Err(PoolError::LogInUse(volumes)),
-            }
-            Ok(catalog.groups[usize::from(place)].remove())
-        })?;
-        self.shared.store.committed(change).await?;
-        self.let_go(&members).await;
-        Ok(members)
     }
 
     /// The group has all slabs that its device has room for, of which each member now gives `member_blocks`; how
@@ -153,92 +108,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.store.committed(change).await
     }
 
-    pub(super) fn regroup(&self) -> Result<Regrouping<'_, D, G>, PoolError> {
-        if self.shared.regrouping.replace(true) {
-            return Err(PoolError::Regrouping);
-        }
-        Ok(Regrouping(&self.shared))
-    }
-
-    /// The catalog has the group, without slabs, and all of its disks take part.
-    async fn join(&self, plan: GroupPlan<D>, record: GroupRecord, labelling: Labelling) -> Result<u16, PoolError> {
-        let place = self.shared.store.look(|catalog| {
-            let place = u16::try_from(catalog.groups.len()).expect("bounded by GROUPS_MAX");
-            admit_group(catalog, place, &record).map(|()| place)
-        })?;
-        for disk in &plan.members {
-            admit_size(disk)?;
-            if !labelling.force && !self.is_given_up(&disk.device).await {
-                admit_disk(disk).await?;
-            }
-        }
-        let disks: Vec<(Uuid, Rc<D>)> =
-            plan.members.into_iter().map(|NewDisk { id, device }| (id, Rc::new(device))).collect();
-        let ids: Vec<Uuid> = disks.iter().map(|(id, _)| *id).collect();
-        let joined = async {
-            self.label_all(&disks, &labelling).await?;
-            // Each has a whole commit before one counts on it: a crash finds it at most one behind.
-            disks.iter().for_each(|(id, disk)| self.shared.store.invite(*id, disk.clone()));
-            let ((), change) = self.shared.store.change(|_| Ok(()))?;
-            self.shared.store.committed(change).await?;
-            if let Some(&lost) = ids.iter().find(|&&id| !self.shared.store.is_guest(id)) {
-                return Err(PoolError::NotReached(lost));
-            }
-            let ((), change) = self.shared.store.change(|catalog| {
-                catalog.groups.push(GroupRecord { slabs: 0, ..record });
-                Ok(())
-            })?;
-            ids.iter().for_each(|&id| self.shared.store.end_visit(id));
-            self.shared.store.committed(change).await?;
-            let takes_part = |id| move |catalog: &Catalog| catalog.member(id).is_some_and(|one| one.state.takes_part());
-            match ids.iter().find(|&&id| !self.shared.store.look(takes_part(id))) {
-                None => Ok(()),
-                Some(&lost) => self.take_back(place).await.and(Err(PoolError::NotReached(lost))),
-            }
-        };
-        match joined.await {
-            Ok(()) => Ok(place),
-            Err(error) => {
-                if error != PoolError::CatalogLost {
-                    self.let_go(&ids).await;
-                }
-                Err(error)
-            }
-        }
-    }
-
-    /// Every disk bears a label of the pool.
-    pub(super) async fn label_all(&self, disks: &[(Uuid, Rc<D>)], labelling: &Labelling) -> Result<(), PoolError> {
-        let generation = self.shared.store.generation();
-        let created_by = made_by_us(&labelling.created_by);
-        let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
-            let _ = prepare(&*disk).await?;
-            let blocks = disk.geometry().blocks;
-            let label = |catalog: &Catalog| label_of(catalog, id, generation, blocks, labelling.now, &created_by);
-            let label = self.shared.store.look(label);
-            write_label(&*disk, &label).await
-        };
-        let outcomes = join_all(disks.iter().map(|(id, disk)| one(*id, disk.clone()))).await;
-        for ((id, _), outcome) in disks.iter().zip(outcomes) {
-            outcome.map_err(|error| PoolError::DiskFails { disk: *id, error })?;
-        }
-        Ok(())
-    }
-
-    /// The group that was just added, and has no slabs, is removed again.
-    async fn take_back(&self, place: u16) -> Result<(), PoolError> {
-        let (_, change) = self.shared.store.change(|catalog| Ok(catalog.groups[usize::from(place)].remove()))?;
-        self.shared.store.committed(change).await
-    }
-
-    /// The disks are not the pool's any more, and blank as far as they can be.
-    pub(super) async fn let_go(&self, ids: &[Uuid]) {
-        let disks = self.shared.store.disks();
-        let those: Vec<Rc<D>> = disks.into_iter().filter(|(id, _)| ids.contains(id)).map(|(_, disk)| disk).collect();
-        ids.iter().for_each(|&id| self.shared.store.detach(id));
-        join_all(those.iter().map(|disk| wipe(&**disk))).await;
-    }
-
     async fn give_slabs(&self, group: u16, slabs: u32) -> Result<(), PoolError> {
         self.families.all_open().iter().for_each(|family| family.follow_groups());
         let ((), change) = self.shared.store.change(|catalog| {
@@ -248,15 +117,6 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         })?;
         self.shared.look_at_space();
         self.shared.store.committed(change).await
-    }
-
-    /// True when `device` bears a label of this pool that the pool does not count on: there is nothing to lose on it.
-    pub(super) async fn is_given_up(&self, device: &D) -> bool {
-        let probed = probe(device).await;
-        let Contents::Member(member) = &probed.contents else { return false };
-        let counted =
-            |disk| self.shared.store.look(|catalog| catalog.member(disk).map(|member| member.state.takes_part()));
-        member.label.pool == self.id() && member.overwritten.is_none() && counted(member.label.disk) != Some(true)
     }
 }
 
@@ -287,7 +147,7 @@ impl GroupRecord {
     }
 
     /// The group is removed; the disks that were in it.
-    fn remove(&mut self) -> Vec<Uuid> {
+    pub(super) fn remove(&mut self) -> Vec<Uuid> {
         (self.role, self.slabs) = (GroupRole::Removed, 0);
         std::mem::take(&mut self.members).into_iter().map(|member| member.disk).collect()
     }

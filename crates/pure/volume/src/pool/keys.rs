@@ -31,13 +31,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Families<D, G> {
     ///
     /// *Errors*: `Key`, where it is encrypted and its key cannot be had.
     pub(super) fn unlock(&self, family: &Family<D, G>) -> Result<(), PoolError> {
-        if !matches!(family.cover(), Cover::Locked) {
+        if !matches!(family.data.cover(), Cover::Locked) {
             return Ok(());
         }
         let wrapped = self.shared.store.look(|catalog| catalog.family(family.id)?.key.clone());
         let wrapped = wrapped.expect("only a family with a key is locked");
         let key = self.shared.open_key(family.id, &wrapped)?;
-        family.set_cover(Cover::Keyed(Rc::new(BlockCipher::new(&key))));
+        family.data.set_cover(Cover::Keyed(Rc::new(BlockCipher::new(&key))));
         Ok(())
     }
 }
@@ -93,7 +93,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         if !sabotage::is(Sabotage::KeepOldKey) {
             self.shared.store.write_whole_slots();
         }
-        family.set_cover(Cover::Keyed(Rc::new(BlockCipher::new(&key.key))));
+        family.data.set_cover(Cover::Keyed(Rc::new(BlockCipher::new(&key.key))));
         self.shared.store.committed(change).await
     }
 

@@ -1,25 +1,41 @@
 //! What the catalog remembers of the write log, for whoever runs it: `docs/on-disk.md` has the rules.
 
-use super::Pool;
+use super::members::Members;
+use super::{GroupPlan, Labelling, Pool};
 use crate::assembly::{FoundPool, Standing};
-use crate::catalog::{Catalog, LogRecord, LogState, MemberRecord, MemberState};
+use crate::catalog::{Catalog, GroupRecord, GroupRole, LogRecord, LogState, MemberRecord, MemberState};
 use crate::error::PoolError;
-use crate::store::{Change, SINCE_NEXT};
+use crate::layout::BLOCK_BYTES;
+use crate::store::{Change, SINCE_NEXT, Store};
 use block::BlockDevice;
 use std::rc::Rc;
 use uuid::Uuid;
 
+/// What the catalog of a pool remembers of its write log, and the group that the log lies on.
+pub struct WriteLog<'a, D> {
+    store: &'a Store<D>,
+    members: Members<'a, D>,
+}
+
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+    /// The write log of the pool.
+    #[must_use]
+    pub fn write_log(&self) -> WriteLog<'_, D> {
+        WriteLog { store: &self.shared.store, members: self.members() }
+    }
+}
+
+impl<D: BlockDevice + 'static> WriteLog<'_, D> {
     /// The group that is there for the write log, by its place.
     #[must_use]
-    pub fn log_group(&self) -> Option<u16> {
-        self.shared.store.look(Catalog::log_group)
+    pub fn group(&self) -> Option<u16> {
+        self.store.look(Catalog::log_group)
     }
 
     /// The write log as the catalog has it, with those of its volumes that the pool still has.
     #[must_use]
-    pub fn log(&self) -> Option<LogRecord> {
-        self.shared.store.look(|catalog| {
+    pub fn record(&self) -> Option<LogRecord> {
+        self.store.look(|catalog| {
             let log = catalog.log.as_ref()?;
             Some(LogRecord { volumes: catalog.log_volumes(), ..log.clone() })
         })
@@ -29,8 +45,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// *Shape*: `id` is new. *Durability*: when it returns. *Errors*: `LogUnknown` without a group for it; `LogInUse`
     /// while volumes need the present one; `CatalogLost`.
-    pub async fn set_log(&self, id: Uuid) -> Result<(), PoolError> {
-        self.change_log(|catalog| {
+    pub async fn set(&self, id: Uuid) -> Result<(), PoolError> {
+        self.change(|catalog| {
             let group = catalog.log_group().ok_or(PoolError::LogUnknown)?;
             match catalog.log_volumes().len() {
                 0 => catalog.log = Some(LogRecord { group, id, state: LogState::Live, volumes: Vec::new() }),
@@ -45,8 +61,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// *Durability*: when it returns, so that nothing is in the log before. *Errors*: `LogUnknown` when that log is not
     /// the pool's or was abandoned; `VolumeUnknown`; `CatalogLost`.
-    pub async fn enter_log(&self, id: Uuid, volume: Uuid) -> Result<(), PoolError> {
-        self.change_log(|catalog| {
+    pub async fn enter(&self, id: Uuid, volume: Uuid) -> Result<(), PoolError> {
+        self.change(|catalog| {
             if catalog.volume(volume).is_none() && catalog.branch(volume).is_none() {
                 return Err(PoolError::VolumeUnknown(volume));
             }
@@ -66,8 +82,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The log has nothing of the volume: all that it had is stable below, or the operator knows that it is lost.
     ///
     /// *Durability*: when it returns. *Errors*: `CatalogLost`.
-    pub async fn leave_log(&self, volume: Uuid) -> Result<(), PoolError> {
-        self.change_log(|catalog| {
+    pub async fn leave(&self, volume: Uuid) -> Result<(), PoolError> {
+        self.change(|catalog| {
             catalog.log.iter_mut().for_each(|log| log.volumes.retain(|known| *known != volume));
             Ok(())
         })
@@ -77,22 +93,22 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The volumes have lost what they had in the log, which is never opened again, and the group is nobody's: an operator
     /// has admitted it. Which disks the group had, blank as far as they are here.
     ///
-    /// *Durability* and *errors* as of [`Pool::remove_log_group`], without `LogInUse`.
-    pub async fn forget_log_group(&self) -> Result<Vec<Uuid>, PoolError> {
-        self.change_log(|catalog| {
+    /// *Durability* and *errors* as of [`WriteLog::remove_group`], without `LogInUse`.
+    pub async fn forget_group(&self) -> Result<Vec<Uuid>, PoolError> {
+        self.change(|catalog| {
             catalog.log = None;
             Ok(())
         })
         .await?;
-        self.remove_log_group().await
+        self.remove_group().await
     }
 
     /// The log `id` is never opened again, and `volumes` have acknowledged data in memory alone.
     ///
     /// *Durability*: when it returns; found so after a crash, they have lost it. *Errors*: `LogUnknown` when that log is
     /// not the pool's; `CatalogLost`.
-    pub async fn abandon_log(&self, id: Uuid, volumes: Vec<Uuid>) -> Result<(), PoolError> {
-        self.change_log(|catalog| {
+    pub async fn abandon(&self, id: Uuid, volumes: Vec<Uuid>) -> Result<(), PoolError> {
+        self.change(|catalog| {
             let log = catalog.log.as_mut().filter(|log| log.id == id).ok_or(PoolError::LogUnknown)?;
             (log.state, log.volumes) = (LogState::Abandoned, volumes);
             log.volumes.sort_unstable();
@@ -107,8 +123,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// Nothing that was acknowledged through the abandoned log `id` is in memory alone any more.
     ///
     /// *Durability*: when it returns. *Errors*: `LogUnknown` when that log is not the pool's or is live; `CatalogLost`.
-    pub async fn settle_log(&self, id: Uuid) -> Result<(), PoolError> {
-        self.change_log(|catalog| {
+    pub async fn settle(&self, id: Uuid) -> Result<(), PoolError> {
+        self.change(|catalog| {
             let log = catalog.log.as_mut().filter(|log| log.id == id && log.state == LogState::Abandoned);
             log.ok_or(PoolError::LogUnknown)?.volumes.clear();
             Ok(())
@@ -121,11 +137,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Shape*: `found` is the pool on its disks as they are now; `disk` gives the device of a probe. *Durability*: when it
     /// returns; a crash before leaves it away, to be taken up when the pool is opened. *Errors*: `LogUnknown` when the log is
     /// not away, or none of its disks is back; `NotReached` when one of them took no commit; `CatalogLost`.
-    pub async fn return_log(&self, found: &FoundPool, disk: impl Fn(usize) -> D) -> Result<(), PoolError> {
-        let _held = self.regroup()?;
-        let store = &self.shared.store;
-        let is_away = self.log().is_some_and(|log| log.state == LogState::Away);
-        let group = self.log_group().filter(|_| is_away).ok_or(PoolError::LogUnknown)?;
+    pub async fn take_up(&self, found: &FoundPool, disk: impl Fn(usize) -> D) -> Result<(), PoolError> {
+        let _held = self.members.regroup()?;
+        let store = self.store;
+        let is_away = self.record().is_some_and(|log| log.state == LogState::Away);
+        let group = self.group().filter(|_| is_away).ok_or(PoolError::LogUnknown)?;
         let positions = &found.groups[usize::from(group)].positions;
         let current = positions.iter().filter(|position| position.standing == Standing::Current);
         let back: Vec<_> = current.filter_map(|position| Some((position.disk, position.probe?))).collect();
@@ -161,9 +177,43 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
     }
 
+    /// The pool has a group for a write log, and no log on it yet; its place in the catalog. Whoever builds the
+    /// array serves it: the pool itself never touches it.
+    ///
+    /// *Durability* and *errors* as of [`Pool::add_group`], and `LogKnown`.
+    pub async fn add_group(&self, plan: GroupPlan<D>, labelling: Labelling) -> Result<u16, PoolError> {
+        let slab_blocks = self.store.look(|catalog| catalog.slab_bytes) / u64::from(BLOCK_BYTES);
+        let slab_blocks = u32::try_from(slab_blocks).map_err(|_| PoolError::Plan("a slab is too large"))?;
+        let record = GroupRecord { role: GroupRole::Log, ..GroupRecord::of(&plan, slab_blocks, 0) };
+        let _held = self.members.regroup()?;
+        if self.group().is_some() {
+            return Err(PoolError::LogKnown);
+        }
+        self.members.join(plan, record, labelling).await
+    }
+
+    /// The pool has no group for a write log any more, and its disks are blank; which they were.
+    ///
+    /// *Durability*: when it returns; after a crash on the way they may still bear the label of the pool, which does
+    /// not count them. *Errors*: `LogUnknown`, `LogInUse`, `Regrouping`, `CatalogLost`.
+    pub async fn remove_group(&self) -> Result<Vec<Uuid>, PoolError> {
+        let _held = self.members.regroup()?;
+        let (members, change) = self.store.change(|catalog| {
+            let place = catalog.log_group().ok_or(PoolError::LogUnknown)?;
+            match catalog.log_volumes().len() {
+                0 => catalog.log = None,
+                volumes => return Err(PoolError::LogInUse(volumes)),
+            }
+            Ok(catalog.groups[usize::from(place)].remove())
+        })?;
+        self.store.committed(change).await?;
+        self.members.let_go(&members).await;
+        Ok(members)
+    }
+
     /// Commits what `change` makes of the log; nothing when that is nothing.
-    async fn change_log(&self, change: impl FnOnce(&mut Catalog) -> Result<(), PoolError>) -> Result<(), PoolError> {
-        let store = &self.shared.store;
+    async fn change(&self, change: impl FnOnce(&mut Catalog) -> Result<(), PoolError>) -> Result<(), PoolError> {
+        let store = self.store;
         let unchanged: Change = store.latest();
         let before = store.look(|catalog| catalog.log.clone());
         let ((), change) = store.change(change)?;

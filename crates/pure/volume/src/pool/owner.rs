@@ -4,6 +4,7 @@ use super::Pool;
 use crate::error::PoolError;
 use crate::owner::{self, Loss, Marked, Sight, write_mark};
 use crate::state_copy;
+use crate::store::Store;
 use block::BlockDevice;
 use cluster::{Claim, LastMark, Node};
 use futures_util::FutureExt;
@@ -95,30 +96,48 @@ impl Drop for Busy<'_> {
     }
 }
 
+/// Whose a pool is: claiming it, saying so again and again, and hearing that somebody else has it.
+pub struct Ownership<'a, D> {
+    store: &'a Store<D>,
+    heartbeats: &'a Heartbeats,
+}
+
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
-    /// The pool that was just made is `node`'s, as [`FoundPool::claim`](crate::FoundPool::claim) and [`Pool::hold`] make one
+    /// Whose the pool is.
+    #[must_use]
+    pub fn ownership(&self) -> Ownership<'_, D> {
+        Ownership { store: &self.shared.store, heartbeats: &self.shared.heartbeats }
+    }
+}
+
+impl<D: BlockDevice + 'static> Ownership<'_, D> {
+    fn pool(&self) -> Uuid {
+        self.store.look(|catalog| catalog.pool)
+    }
+
+    /// The pool that was just made is `node`'s, as [`FoundPool::claim`](crate::FoundPool::claim) and [`Ownership::hold`] make one
     /// that was found.
     ///
     /// *Durability*: when it returns. *Errors*: as theirs.
     pub async fn claim(&self, node: &Node, now: u64) -> Result<(), PoolError> {
-        let above = self.shared.store.look(|catalog| catalog.owner_epoch);
-        let own = owner::claim(self.id(), &self.taking_part(), above, node, now, None).await?;
+        let above = self.store.look(|catalog| catalog.owner_epoch);
+        let own = owner::claim(self.pool(), &self.taking_part(), above, node, now, None).await?;
         self.hold(own).await
     }
 
     /// The catalog has the epoch of the claim `own`, and every commit from now on looks whether it still holds.
     ///
-    /// *Shape*: the caller calls [`Pool::beat`] every [`HEARTBEAT`](cluster::HEARTBEAT) from now on. *Durability*: when it
+    /// *Shape*: the caller calls [`Ownership::beat`] every [`HEARTBEAT`](cluster::HEARTBEAT) from now on. *Durability*: when it
     /// returns. *Errors*: `CatalogLost`, also when somebody has taken the pool over.
     pub async fn hold(&self, own: Claim) -> Result<(), PoolError> {
         let epoch = own.epoch;
-        self.shared.heartbeats.beat.set(own.beat);
-        self.shared.store.guard(Some(own));
-        let ((), change) = self.shared.store.change(|catalog| {
+        self.heartbeats.beat.set(own.beat);
+        self.store.guard(Some(own));
+        let ((), change) = self.store.change(|catalog| {
             catalog.owner_epoch = epoch;
             Ok(())
         })?;
-        self.shared.store.committed(change).await
+        self.store.committed(change).await
     }
 
     /// Every member that answers says once more that the pool is ours. `held` is called as soon as every group has one that does.
@@ -129,14 +148,14 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Errors*: `Fenced` when the pool is not ours any more: it takes no change, and nothing may be written to any of its
     /// disks. Nothing is done before a claim.
     pub async fn beat(&self, held: impl FnOnce()) -> Result<(), PoolError> {
-        let Some(own) = self.shared.store.guarded() else { return Ok(()) };
-        let beat = self.shared.heartbeats.beat.get() + 1;
-        self.shared.heartbeats.beat.set(beat);
+        let Some(own) = self.store.guarded() else { return Ok(()) };
+        let beat = self.heartbeats.beat.get() + 1;
+        self.heartbeats.beat.set(beat);
         let mark = Claim { beat, ..own };
         let disks = self.taking_part();
         let mut missing: BTreeSet<usize> = disks.iter().map(|(_, _, group)| *group).collect();
         let mut held = Some(held);
-        let busy = &self.shared.heartbeats.busy;
+        let busy = &self.heartbeats.busy;
         let all = disks.len();
         let idle = disks.into_iter().filter_map(|(id, disk, group)| Some((Busy::take(busy, id)?, id, disk, group)));
         let mut steps: FuturesUnordered<LocalBoxFuture<'_, Result<Step<'_, D>, PoolError>>> = idle
@@ -171,8 +190,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 
     /// What one disk says before it is written.
     async fn look_before<'a>(&self, mark: &Claim, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
-        let sight = Sight::of(&*beaten.disk, self.id(), beaten.id, Some(mark)).await;
-        let written = self.shared.heartbeats.written.borrow().get(&beaten.id).copied();
+        let sight = Sight::of(&*beaten.disk, self.pool(), beaten.id, Some(mark)).await;
+        let written = self.heartbeats.written.borrow().get(&beaten.id).copied();
         let last = sight.last_mark(mark, written);
         let is_worn = sight.lacks_mark(mark, written);
         if let Some(loss) = sight.loss {
@@ -185,11 +204,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     async fn mark_one<'a>(&self, mark: &Claim, beaten: Beaten<'a, D>) -> Result<Step<'a, D>, PoolError> {
         let Beaten { id, ref disk, group, is_worn, .. } = beaten;
         // A disk that cannot be read or written is found out by those who use it for more than this.
-        let written = write_mark(&**disk, self.id(), id, mark).await;
+        let written = write_mark(&**disk, self.pool(), id, mark).await;
         if written.is_ok() {
-            self.shared.heartbeats.note_written(id, mark.beat, is_worn);
+            self.heartbeats.note_written(id, mark.beat, is_worn);
         }
-        let sight = Sight::of(&**disk, self.id(), id, Some(mark)).await;
+        let sight = Sight::of(&**disk, self.pool(), id, Some(mark)).await;
         if let Some(loss) = sight.loss {
             return Err(self.lose(loss));
         }
@@ -199,13 +218,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// The members whose last mark was damaged or gone and that were given it anew since this was asked last. One that loses
     /// its mark again and again is told once.
     pub fn take_mended_marks(&self) -> Vec<Uuid> {
-        self.shared.heartbeats.mended.take()
+        self.heartbeats.mended.take()
     }
 
     /// The pool is not ours any more, unless it was let go of meanwhile.
     fn lose(&self, loss: Loss) -> PoolError {
-        if self.shared.store.guarded().is_some() {
-            self.shared.store.fence(loss.clone());
+        if self.store.guarded().is_some() {
+            self.store.fence(loss.clone());
         }
         PoolError::Fenced(loss)
     }
@@ -216,17 +235,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// A member that has not answered the last call is left out, so calls may overlap. *Durability*: when it returns, on the
     /// members that answer. *Panics*: as the limit of a copy says.
     pub async fn keep_state_copy(&self, number: u64, bytes: &[u8]) -> usize {
-        let claim = &self.shared.heartbeats;
+        let claim = self.heartbeats;
         claim.latest_copy.set(number);
         let disks = self.taking_part().into_iter();
         let idle: Vec<_> =
             disks.filter_map(|(id, disk, _)| Some((Busy::take(&claim.copying, id)?, id, disk))).collect();
         let writes = idle.into_iter().map(async |(_busy, id, disk)| {
             // While a slow disk was waited for, this one may have got a later copy, and the pool may have been let go of.
-            let is_ours = self.shared.store.guarded().is_some() && self.fenced_by().is_none();
+            let is_ours = self.store.guarded().is_some() && self.fenced_by().is_none();
             is_ours
                 && claim.latest_copy.get() == number
-                && claim.keep_copy(&*disk, (self.id(), id), number, bytes).await
+                && claim.keep_copy(&*disk, (self.pool(), id), number, bytes).await
         });
         let mut writes = stream::iter(writes).buffer_unordered(COPIES_AT_ONCE);
         let mut kept = 0;
@@ -241,37 +260,37 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     /// *Durability*: when it returns, on the members that answer. A pool that was fenced, or is found to be another owner's
     /// now, is left as it is.
     pub async fn release(&self) {
-        let Some(own) = self.shared.store.guarded().filter(|_| self.fenced_by().is_none()) else { return };
-        self.shared.store.rest().await;
-        let pool = self.id();
+        let Some(own) = self.store.guarded().filter(|_| self.fenced_by().is_none()) else { return };
+        self.store.rest().await;
+        let pool = self.pool();
         let disks = self.taking_part();
         let looks = disks.iter().map(async |(id, disk, _)| Sight::of(&**disk, pool, *id, Some(&own)).await.loss);
         if let Some(loss) = join_all(looks).await.into_iter().flatten().next() {
             let _ = self.lose(loss);
             return;
         }
-        self.shared.store.close();
-        let mark = Claim { beat: self.shared.heartbeats.beat.get() + 1, released: true, ..own };
+        self.store.close();
+        let mark = Claim { beat: self.heartbeats.beat.get() + 1, released: true, ..own };
         // One that keeps the mark of before is older than the others.
         join_all(disks.iter().map(async |(id, disk, _)| write_mark(&**disk, pool, *id, &mark).await.ok())).await;
-        self.shared.store.guard(None);
+        self.store.guard(None);
     }
 
     /// Why the pool is not ours any more, once that was found out.
     #[must_use]
     pub fn fenced_by(&self) -> Option<Loss> {
-        self.shared.store.fenced_by()
+        self.store.fenced_by()
     }
 
     /// `on_fenced` hears, once, why the pool is not ours any more: nothing may be written to any of its disks from then on.
     pub fn on_fenced(&self, on_fenced: impl Fn(&Loss) + 'static) {
-        self.shared.store.on_fenced(Rc::new(on_fenced));
+        self.store.on_fenced(Rc::new(on_fenced));
     }
 
     /// The disks that take part, each with its group.
     fn taking_part(&self) -> Vec<Marked<D>> {
-        let disks = self.shared.store.disks();
-        self.shared.store.look(|catalog| {
+        let disks = self.store.disks();
+        self.store.look(|catalog| {
             let group = |id: Uuid| {
                 let counts = |member: &crate::MemberRecord| member.disk == id && member.state.takes_part();
                 catalog.groups.iter().position(|group| group.members.iter().any(counts))

@@ -154,7 +154,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             .store
             .look(|catalog| catalog.branch(volume).filter(|(_, branch)| !branch.dying).map(|(family, _)| family.id));
         let family = self.families.family(family.ok_or(unknown.clone())?).await?;
-        let branch = family.branch_of(volume).ok_or(unknown)?;
+        let branch = family.branches.of_volume(volume).ok_or(unknown)?;
         Ok((family, branch))
     }
 

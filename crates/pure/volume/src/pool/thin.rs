@@ -107,7 +107,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             .look(|catalog| catalog.branch(id).filter(|(_, branch)| !branch.dying).map(|(family, _)| family.id));
         let family = self.families.family(family.ok_or(PoolError::VolumeUnknown(id))?).await?;
         self.families.unlock(&family)?;
-        let branch = family.branch_of(id).ok_or(PoolError::VolumeUnknown(id))?;
+        let branch = family.branches.of_volume(id).ok_or(PoolError::VolumeUnknown(id))?;
         Ok(self.families.device(id, || ThinVolume::new(family, branch, id, Viewer::Volume)))
     }
 
@@ -124,7 +124,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let (family, volume, viewer) = found.ok_or(PoolError::SnapshotUnknown(id))?;
         let family = self.families.family(family).await?;
         self.families.unlock(&family)?;
-        let branch = family.branch_of(volume).ok_or(PoolError::SnapshotUnknown(id))?;
+        let branch = family.branches.of_volume(volume).ok_or(PoolError::SnapshotUnknown(id))?;
         Ok(self.families.device(id, || ThinVolume::new(family, branch, id, viewer)))
     }
 
@@ -190,7 +190,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         admit_bytes(size_bytes, block_bytes)?;
         let family = self.families.family(family).await?;
-        let branch = family.branch_of(id).ok_or(PoolError::VolumeUnknown(id))?;
+        let branch = family.branches.of_volume(id).ok_or(PoolError::VolumeUnknown(id))?;
         if branch.thick {
             let granule_bytes = u64::from(family.granule_blocks) * u64::from(BLOCK_BYTES);
             let more = size_bytes.div_ceil(granule_bytes) - bytes.div_ceil(granule_bytes);

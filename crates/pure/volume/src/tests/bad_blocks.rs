@@ -105,9 +105,9 @@ fn one_slot_that_is_not_whole_is_damage_where_the_pool_was_released() {
     for released in [true, false] {
         let world = World::of(images(2));
         let opened = world.open().unwrap();
-        block_on(opened.pool.claim(&super::owner::node(1), 1)).unwrap();
+        block_on(opened.pool.ownership().claim(&super::owner::node(1), 1)).unwrap();
         if released {
-            block_on(opened.pool.release());
+            block_on(opened.pool.ownership().release());
         }
         drop(opened);
         Bad::Rotten.strike(&world, SLOT_STARTS[1]);

@@ -60,7 +60,7 @@ impl Script {
             };
             self.known.taking_part = those(|state| state.takes_part());
             self.known.groups = groups(&self.opened);
-            self.known.log = self.opened.pool.log();
+            self.known.log = self.opened.pool.write_log().record();
             self.known.in_service = those(|state| *state == MemberState::InService);
         }
         let events = self.world.journal.borrow().len();
@@ -120,7 +120,7 @@ impl Script {
     fn fail(&mut self, disk: usize, group: usize, position: usize) {
         self.opened.groups[group].drop_member(position);
         self.known.given_up.insert(disk);
-        block_on(self.opened.pool.set_member_state(disk_id(disk), MemberState::Failed)).unwrap();
+        block_on(self.opened.pool.members().set_state(disk_id(disk), MemberState::Failed)).unwrap();
         self.acknowledge();
     }
 
@@ -133,11 +133,11 @@ impl Script {
 
     fn replace(&mut self, lost: usize, by: usize) {
         let new = NewDisk { id: disk_id(by), device: self.world.disks[by].clone() };
-        block_on(self.opened.pool.replace_member(disk_id(lost), new, 2, "test", false)).expect("it is blank");
+        block_on(self.opened.pool.members().replace(disk_id(lost), new, 2, "test", false)).expect("it is blank");
         self.acknowledge();
         let front = Blocks(3 * SLAB_BLOCKS);
         let state = MemberState::Rebuilding { front };
-        block_on(self.opened.pool.set_member_state(disk_id(by), state)).unwrap();
+        block_on(self.opened.pool.members().set_state(disk_id(by), state)).unwrap();
         self.acknowledge();
     }
 
@@ -151,7 +151,7 @@ impl Script {
                 let written = target.write(extent.start, data).await.unwrap();
                 let _ = target.flush(written).await.unwrap();
             }
-            self.opened.pool.set_member_state(disk_id(disk), MemberState::InService).await.unwrap();
+            self.opened.pool.members().set_state(disk_id(disk), MemberState::InService).await.unwrap();
         });
         self.acknowledge();
     }
@@ -178,18 +178,18 @@ impl Script {
     fn add_member(&mut self, group: u16, disk: usize) {
         let new = NewDisk { id: disk_id(disk), device: self.world.disks[disk].clone() };
         let state = MemberState::Rebuilding { front: Blocks(0) };
-        block_on(self.opened.pool.add_member(group, new, state, labelling())).expect("the disk is blank");
+        block_on(self.opened.pool.members().add(group, new, state, labelling())).expect("the disk is blank");
         self.acknowledge();
     }
 
     fn take_back(&mut self, disk: usize) {
-        block_on(self.opened.pool.take_back_member(disk_id(disk))).expect("it is the last");
+        block_on(self.opened.pool.members().take_back(disk_id(disk))).expect("it is the last");
         self.acknowledge();
     }
 
     fn add_log(&mut self, number: u128, disks: &[usize]) {
         let (plan, _) = self.world.group(number, disks);
-        block_on(self.opened.pool.add_log_group(plan, labelling())).expect("the disks are blank");
+        block_on(self.opened.pool.write_log().add_group(plan, labelling())).expect("the disks are blank");
         self.acknowledge();
     }
 
@@ -391,7 +391,7 @@ impl Judge<'_> {
         if reserved != self.old.reserved && reserved != self.new.reserved {
             return Err(format!("reserved {reserved:?}, not {:?} or {:?}", self.old.reserved, self.new.reserved));
         }
-        let log = opened.pool.log();
+        let log = opened.pool.write_log().record();
         if log != self.old.log && log != self.new.log {
             return Err(format!("log {log:?}, not {:?} or {:?}", self.old.log, self.new.log));
         }
@@ -468,11 +468,11 @@ fn growing_life(prepare: impl Fn(&Disk)) -> Script {
     script.write(1, 900, 0x11);
     script.grow_group(1);
     script.add_log(2, &[3]);
-    script.log(async |pool| pool.set_log(id(71)).await);
-    script.log(async |pool| pool.enter_log(id(71), volume_id(1)).await);
-    script.log(async |pool| pool.abandon_log(id(71), vec![volume_id(1)]).await);
-    script.log(async |pool| pool.settle_log(id(71)).await);
-    script.log(async |pool| pool.remove_log_group().await.map(drop));
+    script.log(async |pool| pool.write_log().set(id(71)).await);
+    script.log(async |pool| pool.write_log().enter(id(71), volume_id(1)).await);
+    script.log(async |pool| pool.write_log().abandon(id(71), vec![volume_id(1)]).await);
+    script.log(async |pool| pool.write_log().settle(id(71)).await);
+    script.log(async |pool| pool.write_log().remove_group().await.map(drop));
     script
 }
 

@@ -89,7 +89,7 @@ fn made_today() -> World {
     let mut data = Buf::zeroed(4096);
     data.fill(0x5a);
     let _ = block_on(volume.write(Lba(300), data.freeze())).unwrap();
-    block_on(opened.pool.set_member_state(disk_id(1), MemberState::InService)).unwrap();
+    block_on(opened.pool.members().set_state(disk_id(1), MemberState::InService)).unwrap();
     world
 }
 

@@ -32,9 +32,9 @@ fn written_back() -> (World, Opened, Uuid) {
     let (world, opened) = one_group(4);
     let (pool, id) = (&opened.pool, Uuid::from_u128(70));
     create(pool, 1, 1 << 20);
-    block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
-    block_on(pool.set_log(id)).unwrap();
-    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    block_on(pool.write_log().add_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
+    block_on(pool.write_log().set(id)).unwrap();
+    block_on(pool.write_log().enter(id, volume_id(1))).unwrap();
     (world, opened, id)
 }
 
@@ -57,7 +57,7 @@ fn group_of_a_log_that_comes_later_is_nothing_to_families_that_need_space() {
     let (world, opened) = one_group(4);
     let pool = &opened.pool;
     let thin = block_on(pool.create_thin_volume(thin_plan())).unwrap();
-    assert_eq!(block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())), Ok(1));
+    assert_eq!(block_on(pool.write_log().add_group(world.group(1, &[2, 3]).0, labelling())), Ok(1));
     for slab in 0..32 {
         let _ = block_on(thin.write(Lba(slab * 256), filled(7))).unwrap();
     }
@@ -145,7 +145,7 @@ fn member_is_added_behind_the_others_and_taken_back() {
     let (world, opened) = one_group(5);
     let pool = &opened.pool;
     let new = |disk: usize| NewDisk { id: disk_id(disk), device: world.disks[disk].clone() };
-    let add = |group, disk| block_on(pool.add_member(group, new(disk), MemberState::InService, labelling()));
+    let add = |group, disk| block_on(pool.members().add(group, new(disk), MemberState::InService, labelling()));
     assert_eq!(add(1, 2), Err(PoolError::GroupUnknown(1)));
     assert_eq!(add(0, 1), Err(PoolError::DiskKnown(disk_id(1))));
     world.disks[3].scribble(1024 + 56, &0xef53_u16.to_le_bytes());
@@ -157,8 +157,8 @@ fn member_is_added_behind_the_others_and_taken_back() {
     let all = [0, 1, 2].map(|disk| (disk_id(disk), MemberState::InService));
     assert_eq!(members(pool), all);
     assert_eq!(members(&World::of(world.images()).open().unwrap().pool), all);
-    assert_eq!(block_on(pool.take_back_member(disk_id(1))), Err(PoolError::MemberUnknown(disk_id(1))));
-    block_on(pool.take_back_member(disk_id(2))).unwrap();
+    assert_eq!(block_on(pool.members().take_back(disk_id(1))), Err(PoolError::MemberUnknown(disk_id(1))));
+    block_on(pool.members().take_back(disk_id(2))).unwrap();
     assert_eq!(members(&World::of(world.images()).open().unwrap().pool), all[..2]);
     assert!(matches!(block_on(probe(&world.disks[2])).contents, crate::Contents::Blank));
 }
@@ -169,21 +169,21 @@ fn log_group_has_no_slabs_and_goes_only_when_nobody_needs_it() {
     let pool = &opened.pool;
     create(pool, 1, 1 << 20);
     let id = Uuid::from_u128(70);
-    assert_eq!(block_on(pool.set_log(id)), Err(PoolError::LogUnknown));
-    assert_eq!(block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())), Ok(1));
-    assert_eq!(block_on(pool.add_log_group(world.group(2, &[4]).0, labelling())), Err(PoolError::LogKnown));
-    assert_eq!((pool.log_group(), pool.log(), pool.status().bytes), (Some(1), None, 47 << 20));
+    assert_eq!(block_on(pool.write_log().set(id)), Err(PoolError::LogUnknown));
+    assert_eq!(block_on(pool.write_log().add_group(world.group(1, &[2, 3]).0, labelling())), Ok(1));
+    assert_eq!(block_on(pool.write_log().add_group(world.group(2, &[4]).0, labelling())), Err(PoolError::LogKnown));
+    assert_eq!((pool.write_log().group(), pool.write_log().record(), pool.status().bytes), (Some(1), None, 47 << 20));
     assert!(pool.group(1).is_none(), "no volume lies there");
-    block_on(pool.set_log(id)).unwrap();
-    block_on(pool.enter_log(id, volume_id(1))).unwrap();
-    assert_eq!(block_on(pool.enter_log(Uuid::from_u128(69), volume_id(1))), Err(PoolError::LogUnknown));
-    assert_eq!(block_on(pool.enter_log(id, volume_id(2))), Err(PoolError::VolumeUnknown(volume_id(2))));
-    assert_eq!(block_on(pool.remove_log_group()), Err(PoolError::LogInUse(1)));
-    assert_eq!(block_on(pool.set_log(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
+    block_on(pool.write_log().set(id)).unwrap();
+    block_on(pool.write_log().enter(id, volume_id(1))).unwrap();
+    assert_eq!(block_on(pool.write_log().enter(Uuid::from_u128(69), volume_id(1))), Err(PoolError::LogUnknown));
+    assert_eq!(block_on(pool.write_log().enter(id, volume_id(2))), Err(PoolError::VolumeUnknown(volume_id(2))));
+    assert_eq!(block_on(pool.write_log().remove_group()), Err(PoolError::LogInUse(1)));
+    assert_eq!(block_on(pool.write_log().set(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
     let record = LogRecord { group: 1, id, state: LogState::Live, volumes: vec![volume_id(1)] };
-    assert_eq!(World::of(world.images()).open().unwrap().pool.log(), Some(record));
+    assert_eq!(World::of(world.images()).open().unwrap().pool.write_log().record(), Some(record));
     block_on(pool.delete_volume(volume_id(1))).unwrap();
-    assert_eq!(block_on(pool.remove_log_group()), Ok(vec![disk_id(2), disk_id(3)]));
+    assert_eq!(block_on(pool.write_log().remove_group()), Ok(vec![disk_id(2), disk_id(3)]));
     assert!(matches!(block_on(probe(&world.disks[2])).contents, crate::Contents::Blank));
     // The number of the group is not used again while the pool is open.
     let (plan, device) = world.group(3, &[2, 3]);
@@ -199,20 +199,24 @@ fn log_that_was_abandoned_names_who_lost_data_until_somebody_heard_it() {
     let (world, opened) = one_group(3);
     let (pool, id) = (&opened.pool, Uuid::from_u128(70));
     [1, 2, 3].into_iter().for_each(|number| create(pool, number, 1 << 20));
-    block_on(pool.add_log_group(world.group(1, &[2]).0, labelling())).unwrap();
-    block_on(pool.set_log(id)).unwrap();
-    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    block_on(pool.write_log().add_group(world.group(1, &[2]).0, labelling())).unwrap();
+    block_on(pool.write_log().set(id)).unwrap();
+    block_on(pool.write_log().enter(id, volume_id(1))).unwrap();
     let lost = vec![volume_id(3), volume_id(2), volume_id(2), volume_id(9)];
-    block_on(pool.abandon_log(id, lost)).unwrap();
-    assert_eq!(block_on(pool.enter_log(id, volume_id(1))), Err(PoolError::LogUnknown), "it is never used again");
+    block_on(pool.write_log().abandon(id, lost)).unwrap();
+    assert_eq!(
+        block_on(pool.write_log().enter(id, volume_id(1))),
+        Err(PoolError::LogUnknown),
+        "it is never used again"
+    );
     let again = World::of(world.images()).open().unwrap().pool;
-    let log = again.log().unwrap();
+    let log = again.write_log().record().unwrap();
     assert_eq!((log.state, log.volumes), (LogState::Abandoned, vec![volume_id(2), volume_id(3)]));
-    block_on(again.leave_log(volume_id(2))).unwrap();
-    assert_eq!(block_on(again.set_log(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
-    block_on(again.settle_log(id)).unwrap();
-    block_on(again.set_log(Uuid::from_u128(71))).unwrap();
-    assert_eq!(block_on(again.settle_log(id)), Err(PoolError::LogUnknown));
+    block_on(again.write_log().leave(volume_id(2))).unwrap();
+    assert_eq!(block_on(again.write_log().set(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
+    block_on(again.write_log().settle(id)).unwrap();
+    block_on(again.write_log().set(Uuid::from_u128(71))).unwrap();
+    assert_eq!(block_on(again.write_log().settle(id)), Err(PoolError::LogUnknown));
 }
 
 #[test]
@@ -220,16 +224,16 @@ fn log_whose_disks_are_away_is_waited_for_and_there_again_whenever_the_power_wen
     let (world, opened) = one_group(3);
     let (pool, id) = (&opened.pool, Uuid::from_u128(70));
     create(pool, 1, 1 << 20);
-    block_on(pool.add_log_group(world.group(1, &[2]).0, labelling())).unwrap();
-    block_on(pool.set_log(id)).unwrap();
-    block_on(pool.enter_log(id, volume_id(1))).unwrap();
+    block_on(pool.write_log().add_group(world.group(1, &[2]).0, labelling())).unwrap();
+    block_on(pool.write_log().set(id)).unwrap();
+    block_on(pool.write_log().enter(id, volume_id(1))).unwrap();
     let begin = world.images();
-    let state = |opened: &Opened| (opened.pool.log().unwrap().state, members(&opened.pool)[2].1);
+    let state = |opened: &Opened| (opened.pool.write_log().record().unwrap().state, members(&opened.pool)[2].1);
     let without = World::of(begin.clone());
     let opened = without.open_with(&[0, 1]).unwrap();
     assert_eq!(state(&opened), (LogState::Away, MemberState::Missing));
-    assert_eq!(block_on(opened.pool.enter_log(id, volume_id(1))), Err(PoolError::LogUnknown));
-    assert_eq!(block_on(opened.pool.set_log(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
+    assert_eq!(block_on(opened.pool.write_log().enter(id, volume_id(1))), Err(PoolError::LogUnknown));
+    assert_eq!(block_on(opened.pool.write_log().set(Uuid::from_u128(71))), Err(PoolError::LogInUse(1)));
     // Its disk is soon older than any that could be believed.
     (2..5).for_each(|number| create(&opened.pool, number, 1 << 20));
     let (mut states, mut cut_again) = (0_u64, 0);
@@ -271,13 +275,14 @@ fn log_that_is_back_while_its_pool_is_open_goes_on_and_is_lost_by_no_power_cut()
     let begin = away.images();
     away.journal.borrow_mut().clear();
     let (live, in_service) = (LogState::Live, MemberState::InService);
-    let log_of = |pool: &TestPool| (pool.log().unwrap().state, [members(pool)[2].1, members(pool)[3].1]);
+    let log_of = |pool: &TestPool| (pool.write_log().record().unwrap().state, [members(pool)[2].1, members(pool)[3].1]);
     let found = |order: &[usize]| away.survey_of(order).pools.remove(0);
-    let back = |order: &[usize]| block_on(pool.return_log(&found(order), |place| away.disks[order[place]].clone()));
+    let back =
+        |order: &[usize]| block_on(pool.write_log().take_up(&found(order), |place| away.disks[order[place]].clone()));
     assert_eq!(back(&[0, 1]), Err(PoolError::LogUnknown), "nobody is back");
     assert_eq!(back(&[1, 3, 0, 2]), Ok(()));
     assert_eq!(log_of(&pool), (live, [in_service; 2]));
-    block_on(pool.enter_log(id, volume_id(2))).unwrap();
+    block_on(pool.write_log().enter(id, volume_id(2))).unwrap();
     assert_eq!(back(&[0, 1, 2, 3]), Err(PoolError::LogUnknown), "it is not away");
     let mut states = 0;
     let (mut power, mut random) = (PowerCut::of(begin), Random(9));
@@ -297,8 +302,8 @@ fn disk_of_a_log_that_went_on_without_it_is_not_believed() {
     drop(opened);
     let pool = world.open_with(&[0, 1]).unwrap().pool;
     let found = world.survey_of(&[0, 1, 2]).pools.remove(0);
-    block_on(pool.return_log(&found, |place| world.disks[place].clone())).unwrap();
-    let log_of = |pool: &TestPool| (pool.log().unwrap().state, [members(pool)[2].1, members(pool)[3].1]);
+    block_on(pool.write_log().take_up(&found, |place| world.disks[place].clone())).unwrap();
+    let log_of = |pool: &TestPool| (pool.write_log().record().unwrap().state, [members(pool)[2].1, members(pool)[3].1]);
     let alone = (LogState::Live, [MemberState::InService, MemberState::Missing]);
     assert_eq!(log_of(&pool), alone);
     assert_eq!(log_of(&world.open().unwrap().pool), alone);
@@ -307,13 +312,13 @@ fn disk_of_a_log_that_went_on_without_it_is_not_believed() {
 #[test]
 fn disk_of_a_log_that_was_given_up_before_the_log_went_away_is_not_believed() {
     let (world, opened, id) = written_back();
-    block_on(opened.pool.set_member_state(disk_id(2), MemberState::Failed)).unwrap();
+    block_on(opened.pool.members().set_state(disk_id(2), MemberState::Failed)).unwrap();
     let away = World::of(world.images());
     drop(away.open_with(&[0, 1]).unwrap());
     let found = |order: &[usize]| {
         let opened = World::of(away.images()).open_with(order).unwrap();
         let states: Vec<MemberState> = members(&opened.pool)[2..].iter().map(|(_, state)| *state).collect();
-        (opened.pool.log().unwrap().state, states)
+        (opened.pool.write_log().record().unwrap().state, states)
     };
     let (failed, missing) = (MemberState::Failed, MemberState::Missing);
     assert_eq!(found(&[0, 1, 2]), (LogState::Away, vec![failed, missing]), "it lacks what came later");
@@ -321,28 +326,31 @@ fn disk_of_a_log_that_was_given_up_before_the_log_went_away_is_not_believed() {
     // The same where the pool was open without it before, and the other one went later.
     let (world, opened) = one_group(4);
     let pool = &opened.pool;
-    block_on(pool.add_log_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
-    block_on(pool.set_log(id)).unwrap();
+    block_on(pool.write_log().add_group(world.group(1, &[2, 3]).0, labelling())).unwrap();
+    block_on(pool.write_log().set(id)).unwrap();
     drop(world.open_with(&[0, 1, 3]).unwrap());
     drop(world.open_with(&[0, 1]).unwrap());
     let opened = world.open_with(&[0, 1, 2]).unwrap();
-    assert_eq!((opened.pool.log().unwrap().state, members(&opened.pool)[2].1), (LogState::Away, missing));
+    assert_eq!(
+        (opened.pool.write_log().record().unwrap().state, members(&opened.pool)[2].1),
+        (LogState::Away, missing)
+    );
 }
 
 #[test]
 fn log_that_is_lost_is_forgotten_when_an_operator_says_so() {
     let (world, ..) = written_back();
     let opened = world.open_with(&[0, 1, 2]).unwrap();
-    assert_eq!(block_on(opened.pool.remove_log_group()), Err(PoolError::LogInUse(1)));
-    assert_eq!(block_on(opened.pool.forget_log_group()), Ok(vec![disk_id(2), disk_id(3)]));
+    assert_eq!(block_on(opened.pool.write_log().remove_group()), Err(PoolError::LogInUse(1)));
+    assert_eq!(block_on(opened.pool.write_log().forget_group()), Ok(vec![disk_id(2), disk_id(3)]));
     let again = World::of(world.images()).open().unwrap().pool;
-    assert_eq!((again.log(), again.log_group(), again.status().groups.len()), (None, None, 1));
+    assert_eq!((again.write_log().record(), again.write_log().group(), again.status().groups.len()), (None, None, 1));
 }
 
 #[test]
 fn log_group_is_marked_dirty_and_clean_by_who_writes_to_it() {
     let (world, opened) = one_group(3);
-    block_on(opened.pool.add_log_group(world.group(1, &[2]).0, labelling())).unwrap();
+    block_on(opened.pool.write_log().add_group(world.group(1, &[2]).0, labelling())).unwrap();
     let clean = || opened.pool.status().groups[1].record.clean;
     assert!(clean());
     block_on(opened.pool.mark_dirty(1)).unwrap();

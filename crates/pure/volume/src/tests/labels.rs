@@ -28,7 +28,7 @@ fn members_whose_label_or_catalog_decayed_unseen_get_it_back_by_a_scrub() {
         }
         let decayed = |label, catalog| vec![(disk_id(1), Decayed { label, catalog })];
         let expected = [decayed(true, true), decayed(true, true), decayed(false, true), vec![]][case].clone();
-        let scrub = || block_on(opened.pool.scrub_members(1_700_000_001, "blockyard 0.1.0")).unwrap();
+        let scrub = || block_on(opened.pool.members().scrub(1_700_000_001, "blockyard 0.1.0")).unwrap();
         assert_eq!(scrub(), expected, "case {case}");
         assert_eq!(scrub(), vec![], "case {case}: it was written anew");
         // It bears the pool alone.
@@ -47,6 +47,6 @@ fn scrub_does_not_write_over_what_somebody_has_put_on_a_member() {
     ext4[1024 + 0x38..1024 + 0x3a].copy_from_slice(&0xef53_u16.to_le_bytes());
     world.disks[1].scribble(0, &ext4);
     let before = world.journal.borrow().len();
-    assert_eq!(block_on(opened.pool.scrub_members(0, "")).unwrap(), vec![]);
+    assert_eq!(block_on(opened.pool.members().scrub(0, "")).unwrap(), vec![]);
     assert_eq!(world.journal.borrow().len(), before);
 }

@@ -27,7 +27,7 @@ fn rebooted(number: u128) -> Node {
 pub(super) fn owned() -> (World, Opened) {
     let world = World::blank(4);
     let opened = world.create(&[&[0, 1], &[2, 3]]).unwrap();
-    block_on(opened.pool.claim(&node(1), 100)).unwrap();
+    block_on(opened.pool.ownership().claim(&node(1), 100)).unwrap();
     (world, opened)
 }
 
@@ -37,7 +37,7 @@ pub(super) fn found(world: &World) -> FoundPool {
 
 pub(super) fn beat(pool: &TestPool) -> Result<bool, PoolError> {
     let held = Cell::new(false);
-    block_on(pool.beat(|| held.set(true))).map(|()| held.get())
+    block_on(pool.ownership().beat(|| held.set(true))).map(|()| held.get())
 }
 
 /// What the data plane does, with `meanwhile` in the time of watching.
@@ -53,7 +53,7 @@ pub(super) fn take(world: &World, node: &Node, told: bool, meanwhile: impl FnOnc
     now.admit_owner(earlier.as_ref(), node, told)?;
     let own = block_on(now.claim(|probe| world.disks[probe].clone(), node, 200))?;
     let pool = world.open().expect("it was admitted").pool;
-    block_on(pool.hold(own))?;
+    block_on(pool.ownership().hold(own))?;
     Ok(pool)
 }
 
@@ -95,7 +95,7 @@ fn pool_of_a_silent_node_needs_to_be_told() {
 #[test]
 fn pool_that_was_released_is_anybodys_at_once() {
     let (world, opened) = owned();
-    block_on(opened.pool.release());
+    block_on(opened.pool.ownership().release());
     assert!(!found(&world).must_be_watched(&node(2)));
     assert!(take(&world, &node(2), false, || unreachable!("nobody watches")).is_ok());
     assert_eq!(beat(&opened.pool), Ok(false), "who has released has nothing to say");
@@ -123,7 +123,7 @@ fn pool_taken_over_is_found_out_at_the_next_beat() {
     let (world, opened) = owned();
     let heard = Rc::new(RefCell::new(Vec::new()));
     let hear = heard.clone();
-    opened.pool.on_fenced(move |by| hear.borrow_mut().push(by.to_string()));
+    opened.pool.ownership().on_fenced(move |by| hear.borrow_mut().push(by.to_string()));
     let pool = take(&world, &node(2), true, || {}).unwrap();
     assert_eq!(beat(&opened.pool), Err(PoolError::Fenced(Loss::Claimed { node: "node-2".into() })));
     assert_eq!(block_on(opened.pool.create_volume(plan(1))).map(drop), Err(PoolError::CatalogLost));
@@ -131,7 +131,7 @@ fn pool_taken_over_is_found_out_at_the_next_beat() {
     assert_eq!(beat(&pool), Ok(true), "the new owner goes on");
     block_on(pool.create_volume(plan(1))).unwrap();
     // The old owner's end leaves no trace.
-    block_on(opened.pool.release());
+    block_on(opened.pool.ownership().release());
     assert_eq!(found(&world).owner().map(|owner| (owner.node, owner.released)), Some((node(2).id, false)));
 }
 
@@ -140,11 +140,11 @@ fn pool_taken_over_is_found_out_at_the_next_commit_and_the_commit_is_not_made() 
     let (world, opened) = owned();
     let heard = Rc::new(Cell::new(0));
     let hear = heard.clone();
-    opened.pool.on_fenced(move |_| hear.set(hear.get() + 1));
+    opened.pool.ownership().on_fenced(move |_| hear.set(hear.get() + 1));
     let _pool = take(&world, &node(2), true, || {}).unwrap();
     let before = world.images();
     assert_eq!(block_on(opened.pool.create_volume(plan(1))).map(drop), Err(PoolError::CatalogLost));
-    assert_eq!((heard.get(), opened.pool.fenced_by()), (1, Some(Loss::Claimed { node: "node-2".into() })));
+    assert_eq!((heard.get(), opened.pool.ownership().fenced_by()), (1, Some(Loss::Claimed { node: "node-2".into() })));
     let slot = |image: &Image| {
         let world = World::of(vec![image.clone()]);
         let slots = crate::layout::SLOT_STARTS.map(|start| block_on(world.disks[0].read(Extent::new(start, 2))));
@@ -171,7 +171,7 @@ fn two_nodes_that_claim_at_the_same_time_never_both_have_the_pool() {
     let mut won = [0; 3];
     for seed in 0..200 {
         let (world, opened) = owned();
-        block_on(opened.pool.release());
+        block_on(opened.pool.ownership().release());
         let now = found(&world);
         let mut random = Random(seed);
         let claim = |number| {
@@ -191,7 +191,8 @@ fn two_nodes_that_claim_at_the_same_time_never_both_have_the_pool() {
         }
         // A beat passes before they write; who still holds then may.
         let pools: Vec<TestPool> = got.iter().map(|_| world.open().unwrap().pool).collect();
-        let held = pools.iter().zip(got).filter(|(pool, (_, own))| block_on(pool.hold(own.clone())).is_ok());
+        let held =
+            pools.iter().zip(got).filter(|(pool, (_, own))| block_on(pool.ownership().hold(own.clone())).is_ok());
         let held: Vec<&TestPool> = held.map(|(pool, _)| pool).collect();
         let holders = held.iter().filter(|pool| beat(pool) == Ok(true)).count();
         won[holders] += 1;
@@ -216,8 +217,8 @@ fn marks_that_disagree_or_cannot_be_read_do_not_hide_the_owner() {
     assert!(found(&again).must_be_watched(&node(2)));
     // One that was given up hours ago tells of an older claim.
     let old = World::of(world.images());
-    block_on(opened.pool.set_member_state(disk_id(0), MemberState::Failed)).unwrap();
-    block_on(opened.pool.release());
+    block_on(opened.pool.members().set_state(disk_id(0), MemberState::Failed)).unwrap();
+    block_on(opened.pool.ownership().release());
     let mut images = world.images();
     images[0] = old.images()[0].clone();
     let again = World::of(images);
@@ -238,7 +239,7 @@ fn beat_is_held_only_when_every_group_has_a_member_that_says_so() {
 fn member_that_joins_later_says_whose_the_pool_is_from_the_next_beat_on() {
     let world = World::blank(4);
     let opened = world.create(&[&[0, 1]]).unwrap();
-    block_on(opened.pool.claim(&node(1), 100)).unwrap();
+    block_on(opened.pool.ownership().claim(&node(1), 100)).unwrap();
     let (plan, device) = world.group(1, &[2, 3]);
     block_on(opened.pool.add_group(plan, device, labelling())).unwrap();
     assert_eq!(beat(&opened.pool), Ok(true));
@@ -282,7 +283,7 @@ fn owner_survives_a_power_cut_at_any_instant() {
     let mut steps: Vec<(usize, Option<(Uuid, bool)>)> = Vec::new();
     let mut step = |acknowledged| steps.push((world.journal.borrow().len(), acknowledged));
     step(None);
-    block_on(pool.claim(&node(1), 1)).unwrap();
+    block_on(pool.ownership().claim(&node(1), 1)).unwrap();
     step(Some((node(1).id, false)));
     (0..3).for_each(|_| assert_eq!(beat(&pool), Ok(true)));
     step(Some((node(1).id, false)));
@@ -290,7 +291,7 @@ fn owner_survives_a_power_cut_at_any_instant() {
     step(Some((node(2).id, false)));
     (0..2).for_each(|_| assert_eq!(beat(&pool), Ok(true)));
     step(Some((node(2).id, false)));
-    block_on(pool.release());
+    block_on(pool.ownership().release());
     step(Some((node(2).id, true)));
     take(&world, &node(1), false, || {}).unwrap();
     step(Some((node(1).id, false)));
@@ -317,7 +318,7 @@ fn copies_of_the_state_are_kept_in_two_places_of_each_member_and_a_damaged_one_i
     let (world, opened) = owned();
     // Several changes go into one copy, so versions need not alternate.
     for number in [2, 4, 6] {
-        assert_eq!(block_on(opened.pool.keep_state_copy(number, format!("state {number}").as_bytes())), 4);
+        assert_eq!(block_on(opened.pool.ownership().keep_state_copy(number, format!("state {number}").as_bytes())), 4);
     }
     let area = || {
         let (at, blocks) = (crate::STATE_COPIES_AT / 4096, crate::STATE_COPIES_BYTES as u64 / 4096);

@@ -342,20 +342,20 @@ fn member_that_failed_is_never_believed_again_and_its_replacement_is_filled() {
     let pool = &opened.pool;
     let replacement = |disk: usize| NewDisk { id: disk_id(disk), device: world.disks[disk].clone() };
     let replace =
-        |lost: usize, by: usize| block_on(pool.replace_member(disk_id(lost), replacement(by), 1, "test", false));
+        |lost: usize, by: usize| block_on(pool.members().replace(disk_id(lost), replacement(by), 1, "test", false));
     assert!(matches!(replace(1, 2), Err(PoolError::MemberState { is: "in service", .. })));
     assert_eq!(replace(7, 2), Err(PoolError::MemberUnknown(disk_id(7))));
-    block_on(pool.set_member_state(disk_id(1), MemberState::Failed)).unwrap();
-    let back = block_on(pool.set_member_state(disk_id(1), MemberState::InService));
+    block_on(pool.members().set_state(disk_id(1), MemberState::Failed)).unwrap();
+    let back = block_on(pool.members().set_state(disk_id(1), MemberState::InService));
     assert!(matches!(back, Err(PoolError::MemberState { is: "failed", asked: "in service", .. })));
     assert_eq!(world.survey().pools[0].groups[0].positions[1].standing, Standing::Failed);
     assert_eq!(replace(1, 2), Ok(()));
     let front = Blocks(512);
-    block_on(pool.set_member_state(disk_id(2), MemberState::Rebuilding { front })).unwrap();
+    block_on(pool.members().set_state(disk_id(2), MemberState::Rebuilding { front })).unwrap();
     let survey = World::of(world.images()).survey();
     assert_eq!(survey.pools[0].groups[0].positions[1].standing, Standing::Rebuilding { front });
     assert_eq!(survey.refused.len(), 1, "the old disk is nobody's");
-    block_on(pool.set_member_state(disk_id(2), MemberState::InService)).unwrap();
+    block_on(pool.members().set_state(disk_id(2), MemberState::InService)).unwrap();
     let reopened = world.open().unwrap();
     assert_eq!(members(&reopened.pool)[1], (disk_id(2), MemberState::InService));
 }
@@ -364,9 +364,9 @@ fn member_that_failed_is_never_believed_again_and_its_replacement_is_filled() {
 fn member_given_up_may_come_back_as_a_replacement_without_force() {
     let world = World::blank(2);
     let opened = world.create(&[&[0, 1]]).unwrap();
-    block_on(opened.pool.set_member_state(disk_id(1), MemberState::Failed)).unwrap();
+    block_on(opened.pool.members().set_state(disk_id(1), MemberState::Failed)).unwrap();
     let back = NewDisk { id: disk_id(5), device: world.disks[1].clone() };
-    assert_eq!(block_on(opened.pool.replace_member(disk_id(1), back, 1, "test", false)), Ok(()));
+    assert_eq!(block_on(opened.pool.members().replace(disk_id(1), back, 1, "test", false)), Ok(()));
     assert_eq!(members(&opened.pool)[1], (disk_id(5), MemberState::Rebuilding { front: Blocks(0) }));
 }
 
@@ -375,7 +375,7 @@ fn member_that_cannot_take_a_commit_is_failed_and_its_array_told() {
     let world = World::blank(2);
     let opened = world.create(&[&[0, 1]]).unwrap();
     let mirror = opened.groups[0].clone();
-    opened.pool.on_member_failed(move |disk| mirror.drop_member(if disk == disk_id(0) { 0 } else { 1 }));
+    opened.pool.members().on_failed(move |disk| mirror.drop_member(if disk == disk_id(0) { 0 } else { 1 }));
     world.disks[0].dead.set(true);
     let volume = block_on(opened.pool.create_volume(plan(1, 1 << 20))).unwrap();
     assert_eq!(members(&opened.pool)[0], (disk_id(0), MemberState::Failed));

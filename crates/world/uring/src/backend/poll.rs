@@ -1,8 +1,7 @@
 //! epoll for sockets, workers for disks: the fallback where io_uring is forbidden.
 
-use super::Wait;
 use super::workers::Workers;
-use crate::operation::{Done, Interest, Landed, Operation, Token};
+use crate::operation::{Done, Interest, Landed, Operation, Token, Wait};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use std::io;

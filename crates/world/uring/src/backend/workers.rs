@@ -145,7 +145,7 @@ impl Shared {
     }
 
     fn ring_the_bell(&self) {
-        crate::reactor::ring_bell(&self.wake);
+        crate::bell::ring_bell(&self.wake);
     }
 
     fn work(&self) {

@@ -1,9 +1,9 @@
 //! Opening a disk: exclusively, past the page cache where possible, and learning its shape.
 
 use super::fault::Faults;
-use super::orphans::Orphans;
 use super::pace::Pace;
 use super::{Access, Disk};
+use crate::orphans::Orphans;
 use crate::world::Inner;
 use block::{Blocks, Buf, Geometry};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom, Stat};

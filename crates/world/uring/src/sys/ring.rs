@@ -1,7 +1,8 @@
 //! io_uring, made safe by ownership: an operation is moved in, and comes out when the kernel is done.
 
-use crate::backend::Wait;
-use crate::operation::{ALLOCATE_FLAGS, Done, Interest, Landed, Operation, PUNCH_FLAGS, TRANSFER_BYTES_MAX, Token};
+use crate::operation::{
+    ALLOCATE_FLAGS, Done, Interest, Landed, Operation, PUNCH_FLAGS, TRANSFER_BYTES_MAX, Token, Wait,
+};
 use io_uring::squeue::Entry;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{Builder, IoUring, opcode, register::Restriction};

@@ -2,8 +2,8 @@
 
 use super::{CONSENTS, nouns};
 use crate::gate::tests::{filled, rows, token};
+use crate::table;
 use crate::web::tests::browser::{Browser, Node, PASSWORD};
-use crate::{openapi, table};
 use hyper::{Method, StatusCode};
 use model::{Role, Scope};
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ async fn no_row_gives_a_token_more_than_its_scopes_say() {
     node.user("victim", Role::Viewer).await;
     node.user("boss", Role::Admin).await;
     let _open = node.browser_of("boss").await;
-    let all: Vec<(String, Vec<&str>)> = nouns()
+    let all: Vec<(String, Vec<&str>)> = nouns(table())
         .into_iter()
         .flat_map(|noun| [(noun.to_owned(), vec![noun]), (format!("{noun}-d"), vec![noun, Scope::DESTROY])])
         .chain([("plain".to_owned(), vec![]), ("destroyer".to_owned(), vec![Scope::DESTROY])])
@@ -171,7 +171,7 @@ fn booleans(schema: &Value, all: &Value, top: bool, seen: &mut BTreeSet<String>,
 
 #[test]
 fn every_boolean_of_a_request_is_a_consent_or_harmless() {
-    let description: Value = serde_json::from_str(&openapi::text()).expect("JSON");
+    let description: Value = serde_json::from_str(&crate::description()).expect("JSON");
     let all = &description["components"]["schemas"];
     let mut found = BTreeSet::new();
     for operation in

@@ -8,7 +8,7 @@ use std::task::{Poll, Waker};
 
 /// The byte ranges of one disk that abandoned operations may still change. Almost always empty.
 #[derive(Default)]
-pub(super) struct Orphans(Rc<RefCell<Vec<Orphan>>>);
+pub(crate) struct Orphans(Rc<RefCell<Vec<Orphan>>>);
 
 struct Orphan {
     id: u64,

@@ -1,7 +1,7 @@
 //! Looking at what the members say of themselves and of the pool, and writing anew what has decayed.
 
-use super::Pool;
-use super::create::{label_of, made_by_us};
+use super::super::create::{label_of, made_by_us};
+use super::Members;
 use crate::error::PoolError;
 use crate::layout::SLOT_STARTS;
 use crate::probe::{Contents, probe, reserve, restore_label, write_label};
@@ -34,13 +34,13 @@ impl fmt::Display for Decayed {
     }
 }
 
-impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
+impl<D: BlockDevice + 'static> Members<'_, D> {
     /// Every member that takes part has its label, three times, and the newest catalog, twice; those that had not, and what they lacked, are the result.
     ///
     /// Nobody reads these while the pool is open, so that they decay unseen, and the next opening would do without the
     /// disk. *Durability*: when it returns. *Errors*: `CatalogLost`. A disk that cannot be written fails with the next commit.
-    pub async fn scrub_members(&self, now: u64, created_by: &str) -> Result<Vec<(Uuid, Decayed)>, PoolError> {
-        let store = &self.shared.store;
+    pub async fn scrub(&self, now: u64, created_by: &str) -> Result<Vec<(Uuid, Decayed)>, PoolError> {
+        let store = self.store;
         store.committed(store.latest()).await?;
         // No commit is under way now, so every member should have this one.
         let generation = store.generation();
@@ -48,7 +48,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         for (id, disk) in store.disks() {
             let takes_part = store.look(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
             if takes_part {
-                let found = self.scrub_member((id, &disk), generation, now, created_by).await;
+                let found = self.scrub_one((id, &disk), generation, now, created_by).await;
                 wrong.extend(found.unwrap_or(Some(Decayed::ALL)).map(|decayed| (id, decayed)));
             }
         }
@@ -64,21 +64,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// Their files may have been copied as sparse files since, or made by a version that did not see to it.
     pub async fn reserve_metadata(&self) -> Vec<(Uuid, IoError)> {
-        let store = &self.shared.store;
+        let store = self.store;
         let takes_part = |id| store.look(|catalog| catalog.member(id).is_some_and(|member| member.state.takes_part()));
         let disks = store.disks().into_iter().filter(|(id, _)| takes_part(*id));
         let reserved = join_all(disks.map(async |(id, disk)| Some((id, reserve(&*disk).await.err()?)))).await;
         reserved.into_iter().flatten().collect()
     }
 
-    async fn scrub_member(
+    async fn scrub_one(
         &self,
         (id, disk): (Uuid, &Rc<D>),
         generation: u64,
         now: u64,
         created_by: &str,
     ) -> Result<Option<Decayed>, IoError> {
-        let store = &self.shared.store;
+        let store = self.store;
         let pool = store.look(|catalog| catalog.pool);
         match probe(&**disk).await.contents {
             // What somebody has put there meanwhile is not ours to write over.

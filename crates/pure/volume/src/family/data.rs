@@ -1,0 +1,253 @@
+//! The data of a family on its groups: where each granule lies, and reading and writing blocks there.
+//!
+//! It knows nothing of the map: which places belong to whom is told by the caller, who has looked it up.
+
+use super::MapError;
+use super::lookup::Seen;
+use super::parts::{Part, bytes};
+use crate::crypt::Cover;
+use crate::layout::BLOCK_BYTES;
+use crate::pool::Shared;
+use crate::sabotage::{self, Sabotage};
+use crate::tree::{Damage, Place};
+use block::{BlockDevice, Buf, Extent, Rope, View, Written};
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+/// Stands for the group of a place that is lost.
+const GROUP_LOST: u16 = u16::MAX;
+
+/// Where the granules of a family lie, how they are encrypted, and which groups a flush is due of.
+pub(crate) struct Data<D, G> {
+    shared: Rc<Shared<D, G>>,
+    granule_blocks: u32,
+    /// Blocks of a slab, by group.
+    slab_blocks: RefCell<Vec<u32>>,
+    cover: RefCell<Cover>,
+    /// Groups that hold data which no flush has covered, a bit each.
+    dirty: Cell<u64>,
+}
+
+/// Blocks of a group that follow each other, and the blocks of the request that they hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// None where nothing is mapped.
+    pub(crate) place: Option<(u16, u64)>,
+    pub(crate) at: u64,
+    pub(crate) blocks: u64,
+}
+
+/// A part of a write, and what its granule is now.
+#[derive(Clone, Copy)]
+pub(super) struct Step {
+    pub(super) part: Part,
+    pub(super) seen: Option<Seen>,
+}
+
+pub(super) type Steps = SmallVec<[Step; 4]>;
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
+    pub(super) fn new(shared: Rc<Shared<D, G>>, granule_blocks: u32, cover: Cover) -> Self {
+        let slab_blocks = RefCell::new(shared.slab_blocks());
+        Self { shared, granule_blocks, slab_blocks, cover: RefCell::new(cover), dirty: Cell::new(0) }
+    }
+
+    /// It knows the groups that the pool has now; they may be longer, and there may be more.
+    pub(super) fn follow_groups(&self) {
+        *self.slab_blocks.borrow_mut() = self.shared.slab_blocks();
+    }
+
+    /// How many groups the pool has.
+    pub(super) fn group_count(&self) -> u16 {
+        self.slab_blocks.borrow().len() as u16
+    }
+
+    /// How it is encrypted.
+    pub(crate) fn cover(&self) -> Cover {
+        self.cover.borrow().clone()
+    }
+
+    /// It is encrypted so from now on.
+    pub(crate) fn set_cover(&self, cover: Cover) {
+        self.cover.replace(cover);
+    }
+
+    /// The group holds data that no flush has covered.
+    fn soil(&self, group: u16) {
+        self.dirty.set(self.dirty.get() | 1 << group);
+    }
+
+    /// The groups that hold data which no flush has covered, a bit each. The caller flushes them, or gives them back.
+    pub(super) fn take_dirty(&self) -> u64 {
+        self.dirty.take()
+    }
+
+    /// `groups` were not flushed.
+    pub(super) fn give_back_dirty(&self, groups: u64) {
+        self.dirty.set(self.dirty.get() | groups);
+    }
+
+    /// The place that a version tells. One that is nowhere is lost: the map was damaged before it had its checksum.
+    pub(super) fn place_of(&self, value: u64) -> Place {
+        let place = Place(value);
+        if !place.is_data() {
+            return place;
+        }
+        let group = place.group();
+        let slab_blocks = self.slab_blocks.borrow().get(usize::from(group)).copied().unwrap_or(0);
+        let is_somewhere = place.index() < slab_blocks / self.granule_blocks && self.shared.gate_of(group).is_some();
+        if is_somewhere && place <= Place::LOST { place } else { Place::LOST }
+    }
+
+    /// The group of a place, and the first of its blocks there.
+    pub(crate) fn locate(&self, place: Place) -> (u16, u64) {
+        if place == Place::LOST {
+            return (GROUP_LOST, 0);
+        }
+        let group = place.group();
+        let slab = u64::from(place.slab() & 0x00ff_ffff) * u64::from(self.slab_blocks.borrow()[usize::from(group)]);
+        (group, slab + u64::from(place.index()) * u64::from(self.granule_blocks))
+    }
+
+    /// The runs of parts that lie where `places` say.
+    pub(crate) fn runs(&self, parts: impl Iterator<Item = (Part, Option<Place>)>) -> SmallVec<[Run; 4]> {
+        let mut runs: SmallVec<[Run; 4]> = SmallVec::new();
+        for (part, place) in parts {
+            let place = place.map(|place| self.locate(place)).map(|(group, start)| (group, start + part.from));
+            let run = Run { place, at: part.at, blocks: part.blocks };
+            match runs.last_mut() {
+                Some(last) if last.goes_on_with(&run) => last.blocks += run.blocks,
+                _ => runs.push(run),
+            }
+        }
+        runs
+    }
+
+    pub(crate) async fn read_run(&self, run: Run) -> Result<Rope, MapError> {
+        let Some((group, start)) = run.place else { return Ok(View::zeroed(bytes(run.blocks)).into()) };
+        self.read_place(group, start, run.blocks).await
+    }
+
+    /// What was written to blocks of a group.
+    pub(crate) async fn read_place(&self, group: u16, start: u64, blocks: u64) -> Result<Rope, MapError> {
+        if group == GROUP_LOST {
+            return Err(Damage("what the blocks held is lost").into());
+        }
+        // As it is now: whoever has the key replaced has nothing read meanwhile that matters.
+        let cover = self.cover();
+        let read = self.shared.gate(group).device().read(Extent::new(start, blocks)).await;
+        Ok(cover.lift(group, start, read.map_err(|error| MapError::Group { group, error })?)?)
+    }
+
+    /// Writes to blocks of a group; `is_fresh` when nobody needs what they hold.
+    pub(crate) async fn write_run(
+        &self,
+        (group, start): (u16, u64),
+        data: View,
+        is_fresh: bool,
+    ) -> Result<(), MapError> {
+        let _writing = self.shared.begin_write(group).await.map_err(|_| MapError::CatalogLost)?;
+        let data = self.cover().lay(group, start, data)?;
+        let device = self.shared.gate(group).device();
+        let blocks = data.len() as u64 / u64::from(BLOCK_BYTES);
+        let stripe = u64::from(device.geometry().optimal_bytes / BLOCK_BYTES).max(1);
+        let (first, end) = (start.next_multiple_of(stripe), (start + blocks) / stripe * stripe);
+        let lba = block::Lba;
+        self.soil(group);
+        let written = if !is_fresh || first >= end {
+            device.write(lba(start), data).await.map(drop)
+        } else {
+            // Whole stripes are written without reading; what is before and behind them is not.
+            let cut = |from: u64, to: u64| data.slice(bytes(from - start)..bytes(to - start));
+            let edges = [(start, first), (end, start + blocks)].into_iter().filter(|(from, to)| from < to);
+            let edges = join_all(edges.map(|(from, to)| device.write(lba(from), cut(from, to))));
+            let (whole, edges) =
+                futures_util::future::join(device.write_fresh(lba(first), cut(first, end)), edges).await;
+            edges.into_iter().chain([whole]).try_for_each(|part| part.map(|written: Written| drop(written)))
+        };
+        // Again, for a flush may have passed while the write was under way.
+        self.soil(group);
+        written.map_err(|error| MapError::Group { group, error })
+    }
+
+    pub(super) async fn write_in_place(&self, steps: &Steps, data: &View) -> Result<(), MapError> {
+        let runs = self.runs(steps.iter().map(|step| (step.part, step.seen.map(|seen| seen.place))));
+        let fresh = sabotage::is(Sabotage::FreshOverLive);
+        let writes = runs.into_iter().filter_map(|run| {
+            let from = bytes(run.at);
+            Some(self.write_run(run.place?, data.slice(from..from + bytes(run.blocks)), fresh))
+        });
+        all(join_all(writes).await)
+    }
+
+    /// Writes whole granules to places that nobody sees yet: what the request brings, and around it what was there.
+    pub(super) async fn write_to(&self, steps: &Steps, places: &[Place], data: &View) -> Result<(), MapError> {
+        let mut writes = Vec::new();
+        let mut at = 0;
+        while at < steps.len() {
+            let mut end = at + 1;
+            while end < steps.len() && places[end] == places[end - 1].next() && places[end].slab() == places[at].slab()
+            {
+                end += 1;
+            }
+            writes.push(self.write_granules(&steps[at..end], places[at], data));
+            at = end;
+        }
+        all(join_all(writes).await)
+    }
+
+    /// Writes granules that lie beside each other.
+    async fn write_granules(&self, steps: &[Step], first: Place, data: &View) -> Result<(), MapError> {
+        let beside = steps.windows(2).all(|pair| pair[0].part.at + pair[0].part.blocks == pair[1].part.at);
+        let content = if beside && steps.iter().all(|step| step.part.is_whole(self.granule_blocks)) {
+            let from = bytes(steps[0].part.at);
+            data.slice(from..from + bytes(steps.len() as u64 * u64::from(self.granule_blocks)))
+        } else {
+            self.compose(steps, data).await?
+        };
+        self.write_run(self.locate(first), content, true).await
+    }
+
+    /// Whole granules: the bytes of the request, and around them what the granules show now.
+    async fn compose(&self, steps: &[Step], data: &View) -> Result<View, MapError> {
+        let whole = u64::from(self.granule_blocks);
+        let mut content = Buf::recycled(steps.len() * bytes(whole));
+        for (step, place) in steps.iter().zip(content.chunks_exact_mut(bytes(whole))) {
+            let (from, end) = (step.part.from, step.part.from + step.part.blocks);
+            let (before, rest) = place.split_at_mut(bytes(from));
+            let (middle, behind) = rest.split_at_mut(bytes(step.part.blocks));
+            middle.copy_from_slice(&step.part.of(data));
+            for (part, start) in [(before, 0), (behind, end)].into_iter().filter(|(part, _)| !part.is_empty()) {
+                match step.seen.filter(|_| !sabotage::is(Sabotage::CopyNothing)) {
+                    None => part.fill(0),
+                    Some(seen) => self.read_old(seen.place, start, part).await?.copy_to(part),
+                }
+            }
+        }
+        Ok(content.freeze())
+    }
+
+    /// As much of a granule as `like` has bytes, from block `from` on.
+    async fn read_old(&self, place: Place, from: u64, like: &[u8]) -> Result<Rope, MapError> {
+        let (group, start) = self.locate(place);
+        let blocks = like.len() as u64 / u64::from(crate::layout::BLOCK_BYTES);
+        self.read_place(group, start + from, blocks).await
+    }
+}
+
+impl Run {
+    fn goes_on_with(&self, next: &Self) -> bool {
+        let beside = match (self.place, next.place) {
+            (Some((group, start)), Some(next)) => (group, start + self.blocks) == next,
+            (None, None) => true,
+            _ => false,
+        };
+        beside && self.at + self.blocks == next.at
+    }
+}
+
+fn all(results: Vec<Result<(), MapError>>) -> Result<(), MapError> {
+    results.into_iter().collect()
+}

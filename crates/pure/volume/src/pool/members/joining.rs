@@ -1,0 +1,209 @@
+//! Disks that join a pool, with a new group or as one more place of a group, and letting them go.
+
+use super::super::create::{admit_disk, admit_size, label_of, made_by_us};
+use super::super::groups::admit_group;
+use super::super::{GroupPlan, Labelling, NewDisk};
+use super::Members;
+use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
+use crate::error::PoolError;
+use crate::layout::{BLOCK_BYTES, data_area};
+use crate::probe::{Contents, prepare, probe, wipe, write_label};
+use crate::store::SINCE_NEXT;
+use block::{BlockDevice, Blocks, IoError};
+use futures_util::future::join_all;
+use std::rc::Rc;
+use uuid::Uuid;
+
+impl<D: BlockDevice + 'static> Members<'_, D> {
+    /// The group has one more place behind the others, and `disk` is in it; which place.
+    ///
+    /// Before its array is told, so that whoever opens the pool gives the array the disk. *Shape*: `state` is in service
+    /// where the array counts on the disk once it has joined, and rebuilding where it is to be filled. *Durability*: when
+    /// it returns; a crash before leaves the group with the place or without it, and then with a disk that the pool does
+    /// not count and that can be added again. *Errors*: `GroupUnknown`, `Plan`, `Regrouping`, `DiskKnown`, `DiskTooSmall`,
+    /// `ReplacementTooSmall`, `DiskOfPool`, `DiskForeign`, `CatalogFull` before anything is written; `DiskFails`,
+    /// `NotReached`, `CatalogLost` after that.
+    pub async fn add(
+        &self,
+        group: u16,
+        disk: NewDisk<D>,
+        state: MemberState,
+        labelling: Labelling,
+    ) -> Result<u16, PoolError> {
+        let _held = self.regroup()?;
+        let (id, record) = (disk.id, MemberRecord { disk: disk.id, state, since: SINCE_NEXT });
+        let place = self.store.look(|catalog| admit_place(catalog, group, record))?;
+        self.admit_room(group, &disk)?;
+        if !labelling.force && !self.is_given_up(&disk.device).await {
+            admit_disk(&disk).await?;
+        }
+        let device = Rc::new(disk.device);
+        let joined = async {
+            self.label_all(&[(id, device.clone())], &labelling).await?;
+            // It has a whole commit before one counts on it: a crash finds it at most one behind.
+            self.store.invite(id, device);
+            let ((), change) = self.store.change(|_| Ok(()))?;
+            self.store.committed(change).await?;
+            if !self.store.is_guest(id) {
+                return Err(PoolError::NotReached(id));
+            }
+            let ((), change) = self.store.change(|catalog| {
+                catalog.groups[usize::from(group)].members.push(record);
+                Ok(())
+            })?;
+            self.store.end_visit(id);
+            self.store.committed(change).await?;
+            match self.store.look(|catalog| catalog.member(id).map(|member| member.state.takes_part())) {
+                Some(true) => Ok(place),
+                _ => self.drop_place(id).await.and(Err(PoolError::NotReached(id))),
+            }
+        };
+        let joined = joined.await;
+        if joined.as_ref().is_err_and(|error| *error != PoolError::CatalogLost) {
+            self.let_go(&[id]).await;
+        }
+        joined
+    }
+
+    /// The group has the last of its places no more, in which `disk` is, and the disk is blank as far as it can be.
+    ///
+    /// *Shape*: the array has never counted on it. *Durability*: when it returns. *Errors*: `MemberUnknown` when `disk` is
+    /// not the last of its group; `CatalogLost`.
+    pub async fn take_back(&self, disk: Uuid) -> Result<(), PoolError> {
+        let _held = self.regroup()?;
+        self.drop_place(disk).await?;
+        self.let_go(&[disk]).await;
+        Ok(())
+    }
+
+    async fn drop_place(&self, disk: Uuid) -> Result<(), PoolError> {
+        let ((), change) = self.store.change(|catalog| {
+            let is_last = |group: &&mut GroupRecord| group.members.last().is_some_and(|last| last.disk == disk);
+            let group = catalog.groups.iter_mut().find(is_last).ok_or(PoolError::MemberUnknown(disk))?;
+            group.members.pop();
+            Ok(())
+        })?;
+        self.store.committed(change).await
+    }
+
+    /// The catalog has the group, without slabs, and all of its disks take part.
+    pub(in super::super) async fn join(
+        &self,
+        plan: GroupPlan<D>,
+        record: GroupRecord,
+        labelling: Labelling,
+    ) -> Result<u16, PoolError> {
+        let place = self.store.look(|catalog| {
+            let place = u16::try_from(catalog.groups.len()).expect("bounded by GROUPS_MAX");
+            admit_group(catalog, place, &record).map(|()| place)
+        })?;
+        for disk in &plan.members {
+            admit_size(disk)?;
+            if !labelling.force && !self.is_given_up(&disk.device).await {
+                admit_disk(disk).await?;
+            }
+        }
+        let disks: Vec<(Uuid, Rc<D>)> =
+            plan.members.into_iter().map(|NewDisk { id, device }| (id, Rc::new(device))).collect();
+        let ids: Vec<Uuid> = disks.iter().map(|(id, _)| *id).collect();
+        let joined = async {
+            self.label_all(&disks, &labelling).await?;
+            // Each has a whole commit before one counts on it: a crash finds it at most one behind.
+            disks.iter().for_each(|(id, disk)| self.store.invite(*id, disk.clone()));
+            let ((), change) = self.store.change(|_| Ok(()))?;
+            self.store.committed(change).await?;
+            if let Some(&lost) = ids.iter().find(|&&id| !self.store.is_guest(id)) {
+                return Err(PoolError::NotReached(lost));
+            }
+            let ((), change) = self.store.change(|catalog| {
+                catalog.groups.push(GroupRecord { slabs: 0, ..record });
+                Ok(())
+            })?;
+            ids.iter().for_each(|&id| self.store.end_visit(id));
+            self.store.committed(change).await?;
+            let takes_part = |id| move |catalog: &Catalog| catalog.member(id).is_some_and(|one| one.state.takes_part());
+            match ids.iter().find(|&&id| !self.store.look(takes_part(id))) {
+                None => Ok(()),
+                Some(&lost) => self.take_back_group(place).await.and(Err(PoolError::NotReached(lost))),
+            }
+        };
+        match joined.await {
+            Ok(()) => Ok(place),
+            Err(error) => {
+                if error != PoolError::CatalogLost {
+                    self.let_go(&ids).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Every disk bears a label of the pool.
+    async fn label_all(&self, disks: &[(Uuid, Rc<D>)], labelling: &Labelling) -> Result<(), PoolError> {
+        let generation = self.store.generation();
+        let created_by = made_by_us(&labelling.created_by);
+        let one = async |id: Uuid, disk: Rc<D>| -> Result<(), IoError> {
+            let _ = prepare(&*disk).await?;
+            let blocks = disk.geometry().blocks;
+            let label = |catalog: &Catalog| label_of(catalog, id, generation, blocks, labelling.now, &created_by);
+            let label = self.store.look(label);
+            write_label(&*disk, &label).await
+        };
+        let outcomes = join_all(disks.iter().map(|(id, disk)| one(*id, disk.clone()))).await;
+        for ((id, _), outcome) in disks.iter().zip(outcomes) {
+            outcome.map_err(|error| PoolError::DiskFails { disk: *id, error })?;
+        }
+        Ok(())
+    }
+
+    /// The group that was just added, and has no slabs, is removed again.
+    async fn take_back_group(&self, place: u16) -> Result<(), PoolError> {
+        let (_, change) = self.store.change(|catalog| Ok(catalog.groups[usize::from(place)].remove()))?;
+        self.store.committed(change).await
+    }
+
+    /// The disks are not the pool's any more, and blank as far as they can be.
+    pub(in super::super) async fn let_go(&self, ids: &[Uuid]) {
+        let disks = self.store.disks();
+        let those: Vec<Rc<D>> = disks.into_iter().filter(|(id, _)| ids.contains(id)).map(|(_, disk)| disk).collect();
+        ids.iter().for_each(|&id| self.store.detach(id));
+        join_all(those.iter().map(|disk| wipe(&**disk))).await;
+    }
+
+    /// True when `device` bears a label of this pool that the pool does not count on: there is nothing to lose on it.
+    pub(super) async fn is_given_up(&self, device: &D) -> bool {
+        let probed = probe(device).await;
+        let Contents::Member(member) = &probed.contents else { return false };
+        let counted = |disk| self.store.look(|catalog| catalog.member(disk).map(|member| member.state.takes_part()));
+        member.label.pool == self.store.look(|catalog| catalog.pool)
+            && member.overwritten.is_none()
+            && counted(member.label.disk) != Some(true)
+    }
+
+    /// Admits a disk that has as much for the array as each member gives.
+    fn admit_room(&self, group: u16, disk: &NewDisk<D>) -> Result<(), PoolError> {
+        let needed = self.store.look(|catalog| catalog.groups[usize::from(group)].member_blocks);
+        let blocks = disk.device.geometry().blocks;
+        let bytes = |blocks: Blocks| blocks.bytes(BLOCK_BYTES);
+        match data_area(blocks) {
+            None => Err(PoolError::DiskTooSmall { disk: disk.id, bytes: bytes(blocks) }),
+            Some(data) if data.len < needed => {
+                Err(PoolError::ReplacementTooSmall { bytes: bytes(data.len), needed_bytes: bytes(needed) })
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// The place that `member` would have in the group, if the catalog is free of contradictions with it.
+fn admit_place(catalog: &Catalog, group: u16, member: MemberRecord) -> Result<u16, PoolError> {
+    let data = |group: &&GroupRecord| group.role == GroupRole::Data;
+    let record = catalog.groups.get(usize::from(group)).filter(data).ok_or(PoolError::GroupUnknown(group))?;
+    if catalog.member(member.disk).is_some() {
+        return Err(PoolError::DiskKnown(member.disk));
+    }
+    let place = u16::try_from(record.members.len()).expect("bounded by MEMBERS_MAX");
+    let mut wider = record.clone();
+    wider.members.push(member);
+    admit_group(catalog, group, &wider).map(|()| place)
+}
