@@ -4,7 +4,8 @@
 //! cut and never acknowledged, unless a later batch of the epoch is there: then it had been stable, and has decayed since. What
 //! its table names is applied as far as it can be had. If no copy of its table can be read, nobody knows what it changed:
 //! that is a hole, and the array is not served before its owner says so. A power cut leaves no block that the medium does not give
-//! back, so the last batch counts as well where that is why it is not whole.
+//! back, so the last batch counts as well where no member that it went to gives back what is missing. One that does, and has
+//! something else there, never had it: the batch was not stable.
 
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::MemberSet;
@@ -27,7 +28,7 @@ pub(super) struct Batch {
     pub(super) images: Vec<Option<u16>>,
     /// Whose copy was damaged.
     pub(super) damaged: MemberSet,
-    /// True when an image cannot be had and some member does not give its block back.
+    /// True when no member that the batch went to gives back the block of an image that cannot be had.
     pub(super) is_unreadable: bool,
 }
 

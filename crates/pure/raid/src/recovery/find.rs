@@ -110,13 +110,17 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         let extent =
             Extent::new(self.array.log.state.area.ring.start.0 + header.at + table_blocks, expected.len() as u64);
         let others = self.array.members.in_use().iter().filter(|&member| member != lane);
-        let mut unreadable = vec![false; expected.len()];
+        // Of an image that was stable, each of these members has a copy, whole or damaged.
+        let holders = self.array.log.lanes(header.number, self.array.members.not_in_use(), MemberSet::NONE);
+        let mut unreadable = vec![true; expected.len()];
         let (mut missed, mut lanes) = (false, std::iter::once(lane).chain(others));
         while images.iter().any(Option::is_none)
             && let Some(member) = lanes.next()
         {
             let found = self.read_each(member, extent).await;
-            unreadable.iter_mut().zip(&found).for_each(|(is, found)| *is |= found.is_none());
+            if holders.contains(member) {
+                unreadable.iter_mut().zip(&found).for_each(|(is, found)| *is &= found.is_none());
+            }
             for (((image, expected), found), into) in
                 images.iter_mut().zip(&expected).zip(found).zip(all[table.len()..].chunks_exact_mut(BLOCK))
             {
@@ -131,7 +135,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         let damaged = if missed { damaged.with(lane) } else { damaged };
         let (number, at, blocks) = (header.number, header.at, u64::from(header.blocks));
         let is_unreadable =
-            images.iter().zip(unreadable).any(|(image, is_unreadable)| image.is_none() && is_unreadable);
+            images.iter().zip(unreadable).all(|(image, is_unreadable)| image.is_some() || is_unreadable);
         let batch = Batch { number, at, blocks, table_blocks, records, images, damaged, is_unreadable };
         Found { batch, settled: header.settled, bytes: all.freeze() }
     }
