@@ -25,6 +25,8 @@ struct Request {
     id: u64,
     range: Range<u64>,
     exclusive: bool,
+    /// It keeps nobody waiting.
+    passive: bool,
     waker: Option<Waker>,
 }
 
@@ -38,13 +40,23 @@ impl RangeLocks {
     /// Holds `range` against exclusive holders once it is ready.
     #[must_use]
     pub fn shared(&self, range: Range<u64>) -> Acquire {
-        Acquire { locks: self.clone(), range, exclusive: false, id: None }
+        self.acquire(range, false, false)
     }
 
     /// Holds `range` against all others once it is ready.
     #[must_use]
     pub fn exclusive(&self, range: Range<u64>) -> Acquire {
-        Acquire { locks: self.clone(), range, exclusive: true, id: None }
+        self.acquire(range, true, false)
+    }
+
+    /// Is ready once every request for a part of `range` that came before has ended. Nobody waits for it.
+    #[must_use]
+    pub fn passed(&self, range: Range<u64>) -> Acquire {
+        self.acquire(range, true, true)
+    }
+
+    fn acquire(&self, range: Range<u64>, exclusive: bool, passive: bool) -> Acquire {
+        Acquire { locks: self.clone(), range, exclusive, passive, id: None }
     }
 
     /// True when a request, held or waiting, overlaps `range`.
@@ -72,7 +84,8 @@ impl Table {
     fn is_blocked(&self, id: u64) -> bool {
         let Some(at) = self.requests.iter().position(|request| request.id == id) else { return false };
         let (earlier, own) = (&self.requests[..at], &self.requests[at]);
-        earlier.iter().any(|other| overlap(&other.range, &own.range) && (other.exclusive || own.exclusive))
+        let is_before = |other: &&Request| overlap(&other.range, &own.range) && !other.passive;
+        earlier.iter().filter(is_before).any(|other| other.exclusive || own.exclusive)
     }
 }
 
@@ -80,12 +93,13 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// See [`RangeLocks::shared`] and [`RangeLocks::exclusive`]. Dropping it gives up the place in the queue.
+/// See [`RangeLocks::shared`], [`RangeLocks::exclusive`] and [`RangeLocks::passed`]. Dropping it gives up the place in the queue.
 #[derive(Debug)]
 pub struct Acquire {
     locks: RangeLocks,
     range: Range<u64>,
     exclusive: bool,
+    passive: bool,
     id: Option<u64>,
 }
 
@@ -100,8 +114,8 @@ impl Future for Acquire {
             table.next_id
         });
         if !table.requests.iter().any(|request| request.id == id) {
-            let (range, exclusive) = (self.range.clone(), self.exclusive);
-            table.requests.push(Request { id, range, exclusive, waker: None });
+            let (range, exclusive, passive) = (self.range.clone(), self.exclusive, self.passive);
+            table.requests.push(Request { id, range, exclusive, passive, waker: None });
         }
         if table.is_blocked(id) {
             let own = table.requests.iter_mut().find(|request| request.id == id);
@@ -155,6 +169,21 @@ mod tests {
         drop(held);
         assert!(late.now_or_never().is_some());
         assert!(!locks.is_busy(&(0..10)));
+    }
+
+    #[test]
+    fn passed_waits_for_what_came_before_and_keeps_nobody_waiting() {
+        let locks = RangeLocks::new();
+        let first = locks.exclusive(0..4).now_or_never().expect("nothing is held");
+        let reader = locks.shared(8..9).now_or_never().expect("nothing is held there");
+        let mut passed = Box::pin(locks.passed(0..10));
+        assert!((&mut passed).now_or_never().is_none());
+        let later = locks.exclusive(5..6).now_or_never().expect("it keeps nobody waiting");
+        drop(first);
+        assert!((&mut passed).now_or_never().is_none(), "a reader came before, too");
+        drop(reader);
+        assert!(passed.now_or_never().is_some(), "what came later does not matter");
+        drop(later);
     }
 
     #[test]

@@ -72,6 +72,8 @@ pub enum Bug {
     JoinsAmidCheckpoint,
     /// Anchors count a member that has not got all of its pages.
     CountedBeforePages,
+    /// A member that has come back is rebuilt without waiting for commands that have left it out.
+    LatecomersForgotten,
     /// What a batch speaks of counts as covered by a checkpoint that began before the batch did.
     WindowBeforeBatch,
     /// A write error on a lane is ignored.
@@ -104,7 +106,7 @@ pub enum Bug {
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 47] = [
+    pub const ALL: [Self; 48] = [
         Self::TicketHeldWhileLogging,
         Self::AcknowledgeBeforeLog,
         Self::NoLaneFlush,
@@ -138,6 +140,7 @@ impl Bug {
         Self::JoiningWithoutLog,
         Self::JoinsAmidCheckpoint,
         Self::CountedBeforePages,
+        Self::LatecomersForgotten,
         Self::WindowBeforeBatch,
         Self::LaneErrorIgnored,
         Self::GrowthNotInAnchor,

@@ -95,8 +95,9 @@ impl<D: BlockDevice + 'static> Array<D> {
         }
         let (protected, layout, tenure) = (path.protected(), all.layout, place.tenure.get());
         let rebuild = Rebuild { stripes: all, members, protected, layout, member, tenure };
-        place.begin_rebuild(stripes);
-        let rebuilt = rebuild.fill(stripes, owner).await?;
+        let stripes = rebuild.with_latecomers(stripes).await?;
+        place.begin_rebuild(&stripes);
+        let rebuilt = rebuild.fill(&stripes, owner).await?;
         rebuild.join_pages().await.map_err(RebuildError::Stopped)?;
         rebuild.still_rebuilding()?;
         let flushed = members.flush_member(member).await.map_err(|_| RebuildError::ReplacementLost(member))?;
@@ -200,7 +201,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
     }
 
     /// Fails when the replacement has failed, was taken out or exchanged, or the array has stopped.
-    fn still_rebuilding(&self) -> Result<(), RebuildError> {
+    pub(super) fn still_rebuilding(&self) -> Result<(), RebuildError> {
         self.members.serving(Extent::new(0, self.layout.blocks().0)).map_err(RebuildError::Stopped)?;
         let place = self.members.place(self.member);
         match place.state() {

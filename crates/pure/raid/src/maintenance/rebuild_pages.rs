@@ -1,6 +1,7 @@
 //! What a rebuild does beside the data: the pages that belong on the member, and what it had missed.
 
 use crate::checksums::cache::Pins;
+use crate::error::RebuildError;
 use crate::geometry::{MemberSet, Rows};
 use crate::maintenance::rebuild::Rebuild;
 use crate::members::Ops;
@@ -8,8 +9,33 @@ use crate::on_disk::page::PageId;
 use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError};
 use shard::RangeGuard;
+use std::ops::Range;
 
 impl<D: BlockDevice + 'static> Rebuild<'_, D> {
+    /// The stripes that are to be rebuilt; of a member that has come back also those that commands write which began while it was
+    /// absent, and have left it out.
+    ///
+    /// They are told as missed only when they are logged, and that may be after the return.
+    pub(super) async fn with_latecomers(&self, stripes: &[Range<u64>]) -> Result<Vec<Range<u64>>, RebuildError> {
+        let mut all = stripes.to_vec();
+        if let Some(array) = self.protected
+            && self.members.place(self.member).has_come_back()
+            && !sabotage::is(Bug::LatecomersForgotten)
+        {
+            array.locks.passed().await;
+            array.settle_fresh().await.map_err(RebuildError::Stopped)?;
+            all.extend(array.log.state.missed.stripes(&array.layout));
+        }
+        self.still_rebuilding()?;
+        all.sort_unstable_by_key(|range| range.start);
+        all.dedup_by(|later, before| {
+            let follows = later.start <= before.end;
+            before.end = if follows { before.end.max(later.end) } else { before.end };
+            follows
+        });
+        Ok(all)
+    }
+
     /// The rows of a member's chunk that have to be restored: all, or those that were ever written, on any mirror: a
     /// member that was added has no entries of its own yet.
     pub(super) async fn written_rows(&self, stripe: u64) -> Vec<Rows> {

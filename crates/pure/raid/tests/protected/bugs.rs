@@ -101,6 +101,7 @@ fn found(bug: Bug, seeds: u64) -> Option<String> {
         Bug::AnsweredUnseen | Bug::AnsweredUnlocked => with(bug, behind::answered_and_not_in_place),
         Bug::JoiningWithoutLog => with(bug, || joining::written_as_it_comes(Level::Raid10, 4)),
         Bug::JoinsAmidCheckpoint => with(bug, joining::filled_amid_a_checkpoint),
+        Bug::LatecomersForgotten => with(bug, || joining::left_out(Level::Raid6, 5)),
         Bug::CountedBeforePages => with(bug, joining::cut_while_pages_come),
         Bug::WindowBeforeBatch => with(bug, joining::written_when_the_log_is_full),
         Bug::NotDrained => with(bug, grow::slow_read),

@@ -170,6 +170,77 @@ fn member_that_did_not_get_all_of_its_pages_is_not_taken_for_current() {
     cut_while_pages_come().unwrap_or_else(|error| panic!("{error}"));
 }
 
+/// Writes that begin while a member is away leave it out, and are logged when it is back; then as many others are lost as the level bears.
+pub fn left_out(level: Level, members: usize) -> Result<(), String> {
+    let plan = plan(level, members, 8);
+    let stripe = Bench::format(plan, 3).array.stripe_blocks();
+    // Whole stripes stall where they are written in place; less than that where the rest of the stripe is read.
+    for (start, blocks) in (0..8).flat_map(|at| [(at * stripe, stripe), (at * stripe, 1)]) {
+        for (is_fresh, absent) in [true, false].into_iter().flat_map(|is| (0..members as u16).map(move |of| (is, of))) {
+            let bench = Bench::format(plan, 3);
+            let all = Extent::new(0, bench.blocks());
+            let _ = bench.write(0, run(1, all)).map_err(|error| error.to_string())?;
+            bench.close();
+            bench.fail(absent);
+            let new = Extent::new(start, blocks);
+            let at = bench.data() + start / stripe * plan.chunk_blocks;
+            for disk in bench.rack.disks.borrow().iter() {
+                disk.stall_next_read.set(Some(at));
+                disk.stall_next_write.set(Some(at));
+            }
+            let array = bench.array.clone();
+            let written = bench.begin(async move {
+                match is_fresh {
+                    true => array.write_fresh(new.start, run(2, new)).await,
+                    false => array.write(new.start, run(2, new)).await,
+                }
+            });
+            bench.settle();
+            // The one that comes back is not to stall.
+            bench.disk(absent).let_go();
+            let (array, device) = (bench.array.clone(), bench.disk(absent));
+            let missed =
+                bench.run(async move { array.rejoin(absent, device).await }).map_err(|error| error.to_string())?;
+            let (array, mut owner) = (bench.array.clone(), Owner(bench.log.clone()));
+            let rebuilt = bench.begin(async move { array.rebuild(absent, &missed, &mut owner).await });
+            bench.settle();
+            // Once for reads, once for writes.
+            for _ in 0..2 * members {
+                bench.rack.disks.borrow().iter().for_each(crate::disk::Disk::let_go);
+                bench.settle();
+            }
+            let what = format!("{level} of {members}, {new:?}, fresh {is_fresh}, {absent} was away");
+            let _ = written
+                .take()
+                .ok_or(format!("{what}: the write hangs"))?
+                .map_err(|error| format!("{what}: {error}"))?;
+            let _ = rebuilt
+                .take()
+                .ok_or(format!("{what}: the rebuild hangs"))?
+                .map_err(|error| format!("{what}: {error}"))?;
+            bench.flush();
+            let others = (0..members as u16).filter(|&member| member != absent);
+            others.take(usize::from(bench.array.tolerates())).for_each(|member| bench.fail(member));
+            let found = bench.read(new).map_err(|error| format!("{what}: {error}"))?;
+            if found != *run(2, new) {
+                return Err(format!("{what}: not what was written"));
+            }
+            let scrubbed = bench.scrub(raid::Repair::Report);
+            if !crate::bench::is_clean(&scrubbed) {
+                return Err(format!("{what}: {scrubbed:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn writes_that_left_a_member_out_are_on_it_when_it_is_back_in_service() {
+    for (level, members) in LEVELS {
+        left_out(level, members).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 /// A write that waits for room in the log is in no batch that a checkpoint covers which begins meanwhile.
 pub fn written_when_the_log_is_full() -> Result<(), String> {
     let plan = Plan { ring_blocks: 32, page_bytes: 1 << 20, ..plan(Level::Raid1, 2, 2 * 126) };
