@@ -83,7 +83,7 @@ impl Base {
 }
 
 fn use_it(pool: &OpenPool, array: Rc<Array<Member>>) {
-    let node = Node { id: Uuid::from_u128(3), name: "n1".to_owned(), shard: Uuid::from_u128(4), machine: None };
+    let node = Node { id: Uuid::from_u128(3), name: "n1".to_owned(), seat: Uuid::from_u128(4), machine: None };
     now(pool.ownership().claim(&node, 1_700_000_000)).expect("nobody else has it");
     let plan = VolumePlan {
         id: PLAIN,
