@@ -221,7 +221,7 @@ impl Alerts {
         let facts = &report.facts;
         if control::stands(facts.code) {
             let sentence = format!("an operator has taken note: {}", facts.sentence);
-            self.control.core.tell(event::ACKNOWLEDGED, facts.subject.clone(), sentence);
+            self.control.core.raise(event::ACKNOWLEDGED, facts.subject.clone(), sentence);
         }
         self.change(|book| book.end(number, now()));
         Ok(report)

@@ -196,7 +196,7 @@ impl Audit {
 
     fn raise(&self, code: EventCode, sentence: &str) {
         let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
-        self.control.core.tell(code, node, sentence);
+        self.control.core.raise(code, node, sentence);
     }
 
     /// Records before the number `before`, the latest first, that have the word `search`.

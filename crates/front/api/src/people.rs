@@ -125,7 +125,7 @@ impl People {
             let sentence =
                 format!("logins of {name} to the console, or from {address}, have failed {} times", penalty.failures);
             let node = Subject::new(SubjectKind::Node, &self.control.core.settings().node);
-            self.control.core.tell(event::LOGINS_FAIL, node, sentence);
+            self.control.core.raise(event::LOGINS_FAIL, node, sentence);
         }
         tokio::time::sleep(penalty.hold).await;
         drop(attempt);

@@ -127,13 +127,8 @@ impl Core {
         Ok(self.state_report())
     }
 
-    /// As the control plane's own events: for what its doors notice.
-    pub fn tell(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
-        self.raise(code, subject, sentence);
-    }
-
     /// It has happened now, and is written down.
-    pub(crate) fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
+    pub fn raise(&self, code: EventCode, subject: Subject, sentence: impl Into<String>) {
         if let Err(refusal) = self.events.add(&self.store, vec![Raised::new(now(), code, subject, sentence)]) {
             tracing::error!(%refusal, "an event could not be written down");
         }

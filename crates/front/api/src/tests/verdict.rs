@@ -26,7 +26,7 @@ async fn all_doors_tell_what_events_say_is_so_until_it_ends() {
     let node = Subject::new(SubjectKind::Node, &"node1");
     let code = |code: EventCode| code.to_string();
     assert_eq!(told(&served).await, (vec![0, 0, 0], vec![], "All good".to_owned()));
-    served.control.core.tell(event::AUDIT_DAMAGED, node.clone(), "record 3 is missing");
+    served.control.core.raise(event::AUDIT_DAMAGED, node.clone(), "record 3 is missing");
     let (counts, alerts, verdict) = told(&served).await;
     assert_eq!((counts, alerts.len()), (vec![1, 1, 1], 1));
     assert!(verdict.starts_with("node node1 is without part of its audit: see blockyard audit verify"), "{verdict}");

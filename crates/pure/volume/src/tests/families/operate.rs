@@ -3,10 +3,10 @@
 use super::rig::*;
 use crate::tests::disk::{GARBAGE, block_on};
 use crate::tests::world::{TestPool, volume_id};
-use crate::{Copied, Lock, MappedRun, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan, Thresholds};
+use crate::{Copied, Lock, MappedRun, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan};
 use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::yield_now;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -310,9 +310,7 @@ fn fill(volume: &TestVolume, from: u64) -> u64 {
 fn full_pool_refuses_writes_that_need_space_and_nothing_else() {
     let (world, opened) = mirror();
     let pool = &opened.pool;
-    let events = Rc::new(RefCell::new(Vec::new()));
-    let heard = events.clone();
-    pool.on_space(Thresholds { soft: 500, hard: 900 }, move |event| heard.borrow_mut().push(event));
+    let events = hear_of_space(pool, 500, 900);
     let volume = create(pool, 1, 1 << 20);
     let fitted = fill(&volume, 0);
     assert!(fitted > 400, "only {fitted} granules");

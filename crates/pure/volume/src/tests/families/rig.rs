@@ -3,8 +3,11 @@
 use crate::family::Tuning;
 use crate::tests::disk::block_on;
 use crate::tests::world::{Opened, TestPool, World, volume_id};
-use crate::{ClonePlan, Lock, NewKey, PoolError, Provisioning, SnapshotPlan, ThinPlan, ThinVolume, Uuid};
+use crate::{
+    ClonePlan, Lock, NewKey, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan, ThinVolume, Thresholds, Uuid,
+};
 use block::{BlockDevice, Buf, Extent, IoError, Lba, View};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -154,6 +157,14 @@ pub(crate) fn open(pool: &TestPool, number: u64) -> Rc<TestVolume> {
 
 pub(crate) fn open_snapshot(pool: &TestPool, number: u64) -> Rc<TestVolume> {
     block_on(pool.open_snapshot(snapshot_id(number))).unwrap()
+}
+
+/// What the pool tells of its space from now on.
+pub(crate) fn hear_of_space(pool: &TestPool, soft: u16, hard: u16) -> Rc<RefCell<Vec<SpaceEvent>>> {
+    let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
+    let hears = heard.clone();
+    pool.on_space(Thresholds { soft, hard }, move |event| hears.borrow_mut().push(event));
+    heard
 }
 
 pub(crate) fn snapshot(pool: &TestPool, number: u64, volume: u64) -> Result<(), PoolError> {

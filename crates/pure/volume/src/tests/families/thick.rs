@@ -3,9 +3,7 @@
 use super::rig::*;
 use crate::tests::disk::block_on;
 use crate::tests::world::volume_id;
-use crate::{ClonePlan, PoolError, Provisioning, SpaceEvent, ThinPlan, Thresholds, VolumePlan};
-use std::cell::RefCell;
-use std::rc::Rc;
+use crate::{ClonePlan, PoolError, Provisioning, SpaceEvent, ThinPlan, VolumePlan};
 
 #[test]
 fn thick_volume_that_is_a_little_too_large_is_refused_and_leaves_everything_as_it_was() {
@@ -60,9 +58,7 @@ fn thick_volume_that_is_refused_alarms_nobody_and_is_told_what_is_free() {
     block_on(pool.create_thin_volume(volume)).unwrap();
     snapshot(pool, 1, 1).unwrap();
     tend(pool);
-    let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
-    let hears = heard.clone();
-    pool.on_space(Thresholds { soft: 600, hard: 950 }, move |event| hears.borrow_mut().push(event));
+    let heard = hear_of_space(pool, 600, 950);
     let free = pool.status().free_bytes;
     let large = free + (1 << 30);
     let plan = |number| ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(number, large / 4096) };
@@ -93,9 +89,7 @@ fn thick_volume_that_is_refused_alarms_nobody_and_is_told_what_is_free() {
 fn volume_that_crosses_both_thresholds_in_one_step_is_told_of_once() {
     let (_, opened) = mirror();
     let pool = &opened.pool;
-    let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
-    let hears = heard.clone();
-    pool.on_space(Thresholds { soft: 600, hard: 800 }, move |event| hears.borrow_mut().push(event));
+    let heard = hear_of_space(pool, 600, 800);
     // Thresholds are for volumes that take space later.
     let _thin = block_on(pool.create_thin_volume(thin_plan(9, 1000))).unwrap();
     let bytes = pool.status().bytes;
@@ -122,9 +116,7 @@ fn volume_that_crosses_both_thresholds_in_one_step_is_told_of_once() {
 fn thresholds_are_told_of_only_where_a_volume_takes_space_later() {
     let (_, opened) = mirror();
     let pool = &opened.pool;
-    let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
-    let hears = heard.clone();
-    pool.on_space(Thresholds { soft: 500, hard: 700 }, move |event| hears.borrow_mut().push(event));
+    let heard = hear_of_space(pool, 500, 700);
     let free = pool.status().free_bytes;
     let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(1, free / 10 * 8 / 4096) };
     block_on(pool.create_thin_volume(plan)).unwrap();
@@ -141,9 +133,7 @@ fn thresholds_are_told_of_only_where_a_volume_takes_space_later() {
 fn thick_volume_with_a_snapshot_takes_space_later() {
     let (_, opened) = mirror();
     let pool = &opened.pool;
-    let heard: Rc<RefCell<Vec<SpaceEvent>>> = Rc::default();
-    let hears = heard.clone();
-    pool.on_space(Thresholds { soft: 100, hard: 0 }, move |event| hears.borrow_mut().push(event));
+    let heard = hear_of_space(pool, 100, 0);
     let bytes = pool.status().bytes;
     let plan = ThinPlan { provisioning: Provisioning::Thick, ..thin_plan(1, bytes / 8 / 4096) };
     block_on(pool.create_thin_volume(plan)).unwrap();
