@@ -347,7 +347,7 @@ await test('an exported pool is imported read-only and for writing; lost map and
   dialog = page.getByRole('dialog', { name: 'Check of pool dent' });
   const losses = dialog.getByRole('region', { name: 'What would be lost' });
   await losses.getByText(/^checkpoint \d+ of the map can be used$/).waitFor();
-  await losses.getByText(/^volume v: up to \d+ of \d+ granules of 65536 bytes may be older$/).waitFor();
+  await losses.getByText(/^volume v: up to \d+ of \d+ granules of 64 KiB may be older$/).waitFor();
   const verb = dialog.getByRole('button', { name: 'Accept the loss and repair' });
   same(await verb.count(), 0, 'it is not offered before the loss is accepted');
   await losses.getByRole('checkbox', { name: /^Accept the loss/ }).check();

@@ -152,6 +152,14 @@ pub trait BlockDevice {
         Ok(Best { content: self.read(extent).await?.into_view(), repaired: 0 })
     }
 
+    /// As [`BlockDevice::read`], for callers that can get the content elsewhere: a device that knows its deadline does not
+    /// wait longer than that.
+    ///
+    /// *Errors*: `TimedOut` after the deadline; the device may be well.
+    async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.read(extent).await
+    }
+
     /// The blocks from `start` on hold `data`, for every later read of this device.
     ///
     /// *Shape*: `data` is a whole number of blocks. *Errors*: any [`IoError`]; each block of the
@@ -234,6 +242,9 @@ impl<D: BlockDevice> BlockDevice for std::rc::Rc<D> {
     }
     async fn read_best(&self, extent: Extent, rank: Rank<'_>) -> Result<Best, IoError> {
         (**self).read_best(extent, rank).await
+    }
+    async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
+        (**self).read_hedged(extent).await
     }
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         (**self).write(start, data).await

@@ -31,6 +31,11 @@ pub enum IoErrorKind {
     ReadOnly,
     /// The device does not know this operation.
     Unsupported,
+    /// The device has not answered in time. What was asked may still happen.
+    TimedOut,
+    /// The device is not reached now and comes back by itself. Everything that it acknowledged is kept; this was not done, or
+    /// not in full, and can be asked again.
+    Away,
 }
 
 impl IoError {
@@ -62,6 +67,8 @@ impl fmt::Display for IoError {
             IoErrorKind::NoSpace => "no space left",
             IoErrorKind::ReadOnly => "write refused",
             IoErrorKind::Unsupported => "operation not supported",
+            IoErrorKind::TimedOut => "no answer in time",
+            IoErrorKind::Away => "away, and expected back",
         };
         write!(f, "{what} at {}", self.extent)?;
         if let Some(member) = self.member {

@@ -13,6 +13,8 @@ mod error;
 pub mod medium;
 pub mod memory;
 mod rope;
+pub mod sealed;
+mod units;
 
 pub use address::{Blocks, Extent, Lba};
 pub use around::read_around;
@@ -20,3 +22,4 @@ pub use buf::{Buf, PAGE_BYTES, View, pool};
 pub use device::{Best, BlockDevice, Geometry, Rank, Run, Space, Stable, Written};
 pub use error::{IoError, IoErrorKind};
 pub use rope::Rope;
+pub use units::in_units;

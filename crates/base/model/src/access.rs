@@ -1,6 +1,8 @@
 //! Who may see what.
 
-use crate::{AuthPolicy, Balance, Iqn, Name, Network, Portal, PortalGroupPolicy, Proof, VolumeId, VolumeName};
+use crate::{
+    AbsentVolume, AuthPolicy, Balance, Iqn, Name, Network, Portal, PortalGroupPolicy, Proof, VolumeId, VolumeName,
+};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -21,6 +23,8 @@ pub struct Access {
     pub hosts: Vec<Host>,
     /// Which host sees which volume, where.
     pub presentations: Vec<Presentation>,
+    /// What hosts are told of presented volumes while these are not open.
+    pub absent: BTreeMap<VolumeId, AbsentVolume>,
 }
 
 /// The name that stands for every host and for whoever is none. No host and no group is called so.

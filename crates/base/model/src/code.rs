@@ -127,7 +127,10 @@ catalogue! {
     1425 LOG_UNKNOWN           NotFound    "The pool has no log.";
     1426 LOG_IN_USE            Refused     "Volumes have data in the log of the pool.";
     1427 REDO_LOG_DAMAGED      Refused     "Part of the redo log of a group cannot be read on any disk.";
+    1428 POOL_OUTDATED         Refused     "The pool continued without the disks that are attached.";
     1429 POOL_READ_ONLY        Refused     "The pool is open read-only.";
+    1430 POOL_WAITING          Refused     "Disks of the pool are absent, and it waits for them.";
+    1431 POOL_SPLIT            Refused     "Parts of the pool were written without each other.";
 
     1501 VOLUME_SHRINK         Refused     "Volumes do not shrink.";
     1502 VOLUME_IN_USE         Refused     "The volume is presented to a host.";

@@ -1,6 +1,6 @@
 //! How a disk is.
 
-use crate::{DiskHealth, DiskId, DiskName, MachineId, Name, NodeId, PoolId, RemoteReport, Size};
+use crate::{DiskHealth, DiskId, DiskName, MachineId, Name, NodeId, PoolId, RemoteReport, Size, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,9 @@ pub struct DiskReport {
     /// Which pools it is a spare for, if it is one.
     #[serde(default)]
     pub spare: Option<SpareReport>,
+    /// Which pool it was a member of, where a pool has let go of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<FormerMember>,
     /// Which piece of hardware it is, and where it sits.
     #[serde(default)]
     pub identity: DiskIdentity,
@@ -93,6 +96,33 @@ pub struct SpareReport {
     pub pool: Option<Name>,
 }
 
+/// A pool that a disk was a member of until another one got its place.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FormerMember {
+    /// The pool.
+    pub pool: Name,
+    /// True when it was out of service by then: it had failed, did not answer, or erred more than its pool allows.
+    #[serde(default)]
+    pub failed: bool,
+    /// The disk that has its place.
+    #[serde(default)]
+    pub replaced_by: Option<DiskName>,
+    /// When that got its place.
+    #[serde(default)]
+    pub since: Option<Timestamp>,
+}
+
+impl FormerMember {
+    /// The same in words: `failed member of pool tank, replaced by disk s0 on 2026-11-28T14:00:00Z`.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let kind = if self.failed { "failed" } else { "former" };
+        let by = self.replaced_by.as_ref().map_or_else(String::new, |by| format!(", replaced by disk {by}"));
+        let since = self.since.map_or_else(String::new, |since| format!(" on {since}"));
+        format!("{kind} member of pool {}{by}{since}", self.pool)
+    }
+}
+
 /// What stands at the beginning of a disk.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -152,6 +182,8 @@ pub enum DiskState {
     Failed,
     /// Known, but not found.
     Missing,
+    /// It was a member of a pool that has given its place to another disk; it holds old data.
+    Former,
 }
 
 /// What a disk has done since it was opened.
@@ -200,6 +232,14 @@ impl Label {
     }
 }
 
+impl DiskReport {
+    /// True while a pool counts it among its members.
+    #[must_use]
+    pub const fn is_member(&self) -> bool {
+        matches!(self.state, DiskState::InUse | DiskState::Rebuilding | DiskState::Failed)
+    }
+}
+
 impl DiskState {
     /// The state in one word, as tables show it.
     #[must_use]
@@ -210,6 +250,7 @@ impl DiskState {
             Self::Rebuilding => "rebuilding",
             Self::Failed => "failed",
             Self::Missing => "missing",
+            Self::Former => "former member",
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Control tells the data plane what to do with an [`Order`] and hears a [`Report`] or a [`Refusal`].
 //! Everything here is plain data: no clock, no disk, no network.
 
+mod absent;
 mod access;
 mod activity;
 mod advertised;
@@ -28,7 +29,9 @@ mod latency;
 mod level;
 mod link;
 mod listing;
+mod lost;
 mod member_size;
+mod membership;
 mod memory;
 mod name;
 mod network;
@@ -62,6 +65,7 @@ mod volume;
 pub mod volume_policy;
 mod web;
 
+pub use absent::{Absence, AbsentVolume, ShapeOfUnit, UnitShape};
 pub use access::{Access, EVERYONE, Host, Initiators, Presentation, Target, is_shown_in};
 pub use activity::{Activity, SessionActivity, Took, VolumeActivity};
 pub use advertised::Advertised;
@@ -77,7 +81,9 @@ pub use code::Code;
 pub use config_version::ConfigVersion;
 pub use confinement::{Measure, MeasureReport, MeasureState};
 pub use copy::{CopyReport, CopySource};
-pub use disk::{DiskCounters, DiskIdentity, DiskReport, DiskState, Label, LabelOwner, SpareReport, UNKNOWN_DATA};
+pub use disk::{
+    DiskCounters, DiskIdentity, DiskReport, DiskState, FormerMember, Label, LabelOwner, SpareReport, UNKNOWN_DATA,
+};
 pub use engine::{EngineReport, NodeIdentity};
 pub use event::{Event, EventCode, EventSeverity, Raised, Subject, SubjectKind};
 pub use finding::{Finding, Grade};
@@ -90,15 +96,21 @@ pub use latency::LatencyReport;
 pub use level::Level;
 pub use link::LocalAddress;
 pub use listing::first_few;
+pub use lost::{LostBlocks, LostRange};
 pub use member_size::MemberSize;
+pub use membership::{MemberDisk, PoolMembership};
 pub use memory::MemoryReport;
 pub use name::{DiskName, Name, VolumeName};
 pub use network::Network;
 pub use operation::{OperationId, OperationKind, OperationReport};
 pub use order::{GroupSpec, Order, VolumeSpec};
-pub use policy::{PoolPolicy, RepairMode, RepairPolicy, ScrubEvery, ScrubPolicy, SpacePolicy, Window};
+pub use policy::{
+    DISK_DEADLINE, DISK_WAIT, ErrorPolicy, PoolPolicy, RepairMode, RepairPolicy, ScrubEvery, ScrubPolicy, SpacePolicy,
+    Window,
+};
 pub use pool::{
-    GroupReport, LogReport, LogState, MemberReport, MemberState, PoolReport, PoolState, Progress, SpaceState,
+    GroupReport, LogReport, LogState, MemberCopy, MemberFitness, MemberLatency, MemberReport, MemberState, NextSpare,
+    PoolReport, PoolState, PoolWaiting, Progress, SpaceState,
 };
 pub use portal::{
     Balance, ISCSI_PORT, PORTAL_SETTINGS, Portal, PortalAddress, PortalPolicy, PortalReport, PortalRole, PortalState,

@@ -1,9 +1,9 @@
 //! What control asks of the data plane.
 
 use crate::{
-    Access, Backend, CopySource, DiskId, DiskName, Level, MemberSize, Name, PoolId, Provision, Recordable,
-    RefusedLogin, RemoteLogin, RepairPolicy, Secret, Size, SnapshotId, SnapshotLock, SnapshotName, SpacePolicy,
-    VolumeId, VolumeName, VolumePolicy,
+    Access, Backend, CopySource, DiskId, DiskName, Level, MemberSize, Name, PoolId, PoolMembership, Provision,
+    Recordable, RefusedLogin, RemoteLogin, RepairPolicy, Secret, Size, SnapshotId, SnapshotLock, SnapshotName,
+    SpacePolicy, VolumeId, VolumeName, VolumePolicy,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -134,6 +134,13 @@ pub enum Order {
         /// The pool key of another node that the keys of its encrypted volumes are wrapped with: they are wrapped with this node's from
         /// then on. Refused with `POOL_KEY_WRONG` when none is.
         key: Option<Secret>,
+        /// True to refuse with `POOL_WAITING` while a member is absent that the newest catalog counts on.
+        whole: bool,
+        /// The disk whose part is kept of a pool that was written in parts; refused with `POOL_SPLIT` without one.
+        keep: Option<DiskName>,
+        /// True when the operator has heard what may be lost: the other parts, or what absent members of a pool have that this node never
+        /// had. Refused with `UNCONFIRMED` otherwise.
+        confirmed: bool,
     },
     /// Every member of every open pool keeps this copy of the state, in the place of an older one → `Report::Done`, durable on the
     /// members that answer.
@@ -165,6 +172,14 @@ pub enum Order {
         /// Which.
         disk: DiskName,
     },
+    /// Put a member back that was absent when its pool was opened, and write to it what it has missed → `Report::Pool`. Refused with
+    /// `DISK_NOT_MEMBER` where it has another label, and with `DISK_HEALTHY` where nobody waits for it.
+    ReturnDisk {
+        /// The disk, which is open.
+        disk: DiskName,
+        /// Which member it is.
+        member: DiskId,
+    },
     /// Put `replacement` into the place of `failed` and begin to rebuild → `Report::Pool`, durable.
     ReplaceDisk {
         /// The member to replace: failed, missing, or healthy with `force`. The name of a disk, open or not.
@@ -174,6 +189,16 @@ pub enum Order {
         /// An open disk that no pool uses.
         replacement: DiskName,
         /// True when a healthy member, or foreign content of the replacement, may be given up.
+        force: bool,
+    },
+    /// Begin to copy `disk`, a member in service, to `replacement`, which takes its place at the end → `Report::Pool`. An event
+    /// says how it ended; until then, and after a crash before that, `disk` is the member and `replacement` is free.
+    CopyMember {
+        /// The member.
+        disk: DiskName,
+        /// An open disk that no pool uses.
+        replacement: DiskName,
+        /// True when foreign content of the replacement may be given up.
         force: bool,
     },
     /// From now on the pool is repaired so, also what is being repaired already → `Report::Pool`. Control
@@ -230,7 +255,7 @@ pub enum Order {
         policy: VolumePolicy,
     },
     /// Begin to copy what a volume shows now, or a snapshot, to a new volume of any pool → `Report::Volume`, which is
-    /// `Copying`. It is whole, and can be used, when the event says so; after a crash before that it is gone.
+    /// `Copying`. It is whole, and can be used, when the event says so. After a crash it continues.
     CopyVolume {
         /// What.
         source: CopySource,
@@ -337,6 +362,8 @@ pub enum Order {
     VolumeNames,
     /// The volumes of open pools that do not serve → `Report::Volumes`.
     HeldVolumes,
+    /// What hosts are told of the open volumes that serve → `Report::UnitShapes`.
+    UnitShapes,
     /// One open volume → `Report::Volumes`, of one or none.
     Volume {
         /// Which.
@@ -431,6 +458,18 @@ pub enum Order {
     /// What has happened since this was asked last, as soon as something has → `Report::Events`. Each event
     /// is told once; it may be long in coming.
     NextEvents,
+    /// The node remembers these members of pools from before its start → `Report::Done`.
+    KnowMemberships {
+        /// One for each pool.
+        known: Vec<PoolMembership>,
+    },
+    /// The members of all pools, as soon as they have changed since this was asked last → `Report::Memberships`.
+    NextMemberships,
+    /// The node's state has kept the members of these pools → `Report::Done`.
+    MembershipsKept {
+        /// The generation of each pool.
+        generations: Vec<(PoolId, u64)>,
+    },
     /// Stop listening, finish what is under way, flush, mark the pools clean, close everything →
     /// `Report::Done`. No order follows.
     Stop,
@@ -443,15 +482,15 @@ impl Order {
     pub fn is_question(&self) -> bool {
         use Order::{
             Activity, CheckPool, Disks, DumpPool, EndConnection, EndSession, HeldVolumes, InspectDisk, KeepState,
-            Latencies, NextEvents, NextRecorded, Pools, Portals, Record, RefusedLogins, Session, Sessions,
-            SetReadCache, Snapshots, StartTrace, Status, StopRecording, StopTrace, TakeTrace, Tasks, Trace, Volume,
-            VolumeNames, Volumes,
+            KnowMemberships, Latencies, MembershipsKept, NextEvents, NextMemberships, NextRecorded, Pools, Portals,
+            Record, RefusedLogins, Session, Sessions, SetReadCache, Snapshots, StartTrace, Status, StopRecording,
+            StopTrace, TakeTrace, Tasks, Trace, UnitShapes, Volume, VolumeNames, Volumes,
         };
         // A session may take its time to end; nothing else waits for that.
         let of_sessions = matches!(self, Session { .. } | EndSession { .. } | EndConnection { .. } | Latencies { .. });
         // Nor does anything wait for the target of a remote disk.
         let looks = matches!(self, CheckPool { .. } | DumpPool { .. } | InspectDisk { remote: Some(_), .. });
-        let of_volumes = matches!(self, Volume { .. } | Volumes | VolumeNames | HeldVolumes | Snapshots);
+        let of_volumes = matches!(self, Volume { .. } | Volumes | VolumeNames | HeldVolumes | Snapshots | UnitShapes);
         let lists = of_volumes || matches!(self, Disks | Pools | Sessions | Portals | RefusedLogins);
         let records = matches!(self, Record { .. } | NextRecorded { .. } | StopRecording { .. });
         // A trace changes nothing of its volume.
@@ -460,7 +499,8 @@ impl Order {
         let memory = matches!(self, SetReadCache { .. });
         // Nor do the events and alerts, which wait for copies of the state.
         let copies = matches!(self, KeepState { .. });
-        let now = memory || copies || matches!(self, Status | Activity | Tasks | NextEvents);
+        let members = matches!(self, KnowMemberships { .. } | MembershipsKept { .. } | NextMemberships);
+        let now = memory || copies || members || matches!(self, Status | Activity | Tasks | NextEvents);
         looks || lists || of_sessions || records || traces || now
     }
 

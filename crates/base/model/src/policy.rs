@@ -18,6 +18,8 @@ pub struct PoolPolicy {
     pub scrub: ScrubPolicy,
     /// How full it may be before somebody hears of it.
     pub space: SpacePolicy,
+    /// How long disks that are absent are waited for before it opens degraded, counted from the last one that came; 30 s unless set.
+    pub wait: Option<Span>,
 }
 
 /// How full a pool may be before operators and hosts hear of it, in percent; 0: nobody does.
@@ -52,6 +54,28 @@ pub struct RepairPolicy {
     pub latency: Option<Span>,
     /// True while nothing is repaired.
     pub paused: bool,
+    /// A member that does not answer is given up after this where no redundancy is left without it; 8 s unless set.
+    pub deadline: Option<Span>,
+    /// When a member that errs, or is slow, is copied to a spare.
+    pub errors: ErrorPolicy,
+}
+
+/// What a member may do wrong before it is copied to a spare, and then let go of; none of a part: nothing follows from that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct ErrorPolicy {
+    /// So many reads that failed or were wrong within 24 hours.
+    pub count: Option<u32>,
+    /// So many of a hundred reads of the last minute. Without a spare the member is taken out where its group serves without it.
+    pub rate: Option<u8>,
+    /// For so long many times slower than the other members.
+    pub slow: Option<Span>,
+}
+
+impl Default for ErrorPolicy {
+    fn default() -> Self {
+        Self { count: Some(100), rate: Some(30), slow: Some(Span::from_millis(30 * 60_000)) }
+    }
 }
 
 /// How repair yields to hosts.
@@ -100,19 +124,29 @@ pub struct Window {
 }
 
 /// The settings of a pool by name, and what may be written there.
-pub const POOL_SETTINGS: [(&str, &str); 9] = [
+pub const POOL_SETTINGS: [(&str, &str); 14] = [
     ("rebuild", "idle, balanced or fast"),
     ("rebuild.min", "a rate such as 10MiB/s, or off"),
     ("rebuild.max", "a rate such as 200MiB/s, or off"),
     ("rebuild.done-by", "a span such as 2h, or off"),
     ("rebuild.latency", "a span such as 20ms, or off"),
+    ("disk.deadline", "a span from 2s to 25s, 8s unless set"),
+    ("disk.wait", "a span from 0s to 1h, 30s unless set"),
+    ("disk.errors", "a count from 1 to 1000000 in 24 hours, or off"),
+    ("disk.error-rate", "a part of reads in percent such as 30%, or off"),
+    ("disk.slow", "a span such as 30m, or off"),
     ("scrub", "weekly, monthly or off"),
     ("scrub.window", "hours in UTC such as 22:00-06:00, or off"),
     ("space.soft", "a part in percent such as 80%, or off"),
     ("space.hard", "a part in percent such as 95%, or off"),
 ];
 
-const SETTINGS: Settings<9> = Settings { owner: "pool", names: POOL_SETTINGS };
+/// `disk.deadline` unless it is set: how long a member is waited for that no redundancy is left without.
+pub const DISK_DEADLINE: Span = Span::from_millis(8_000);
+/// `disk.wait` unless it is set: how long after the last disk came a pool opens degraded.
+pub const DISK_WAIT: Span = Span::from_millis(30_000);
+
+const SETTINGS: Settings<14> = Settings { owner: "pool", names: POOL_SETTINGS };
 
 impl PoolPolicy {
     /// The setting `key` is `value`.
@@ -127,6 +161,13 @@ impl PoolPolicy {
             "rebuild.max" => repair.max = or_off(value, rate).ok_or_else(wrong)?,
             "rebuild.done-by" => repair.done_by = or_off(value, span).ok_or_else(wrong)?,
             "rebuild.latency" => repair.latency = or_off(value, span).ok_or_else(wrong)?,
+            "disk.deadline" => {
+                repair.deadline = Some(deadline(value).ok_or_else(wrong)?).filter(|&set| set != DISK_DEADLINE)
+            }
+            "disk.wait" => self.wait = Some(wait(value).ok_or_else(wrong)?).filter(|&set| set != DISK_WAIT),
+            "disk.errors" => repair.errors.count = or_off(value, count).ok_or_else(wrong)?,
+            "disk.error-rate" => repair.errors.rate = or_off(value, percent).ok_or_else(wrong)?,
+            "disk.slow" => repair.errors.slow = or_off(value, span).ok_or_else(wrong)?,
             "scrub" => self.scrub.every = value.parse().map_err(|()| wrong())?,
             "scrub.window" => self.scrub.window = or_off(value, |text| text.parse().ok()).ok_or_else(wrong)?,
             "space.soft" => self.space.soft = or_off(value, percent).ok_or_else(wrong)?.unwrap_or(0),
@@ -139,7 +180,7 @@ impl PoolPolicy {
 
     /// Every setting with its value, as [`PoolPolicy::set`] takes them.
     #[must_use]
-    pub fn settings(&self) -> [(&'static str, String); 9] {
+    pub fn settings(&self) -> [(&'static str, String); 14] {
         let threshold = |percent: u8| shown((percent > 0).then(|| format!("{percent}%")));
         let repair = &self.repair;
         SETTINGS.with([
@@ -148,6 +189,11 @@ impl PoolPolicy {
             shown(repair.max.as_ref().map(as_rate)),
             shown(repair.done_by),
             shown(repair.latency),
+            repair.deadline.unwrap_or(DISK_DEADLINE).to_string(),
+            self.wait.unwrap_or(DISK_WAIT).to_string(),
+            shown(repair.errors.count),
+            shown(repair.errors.rate.map(|rate| format!("{rate}%"))),
+            shown(repair.errors.slow),
             self.scrub.every.as_str().to_owned(),
             shown(self.scrub.window),
             threshold(self.space.soft),
@@ -161,9 +207,24 @@ fn percent(text: &str) -> Option<u8> {
     text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| (1..=100).contains(percent))
 }
 
+/// A count above zero.
+fn count(text: &str) -> Option<u32> {
+    text.parse().ok().filter(|count| (1..=1_000_000).contains(count))
+}
+
 /// A span above zero.
 fn span(text: &str) -> Option<Span> {
     text.parse().ok().filter(|span: &Span| span.millis() > 0)
+}
+
+/// A span that ends before hosts give a command up, which they do after 30 s at the earliest.
+fn deadline(text: &str) -> Option<Span> {
+    span(text).filter(|span| (2_000..=25_000).contains(&span.millis()))
+}
+
+/// A span of at most an hour.
+fn wait(text: &str) -> Option<Span> {
+    text.parse().ok().filter(|span: &Span| span.millis() <= 3_600_000)
 }
 
 impl RepairMode {
@@ -283,6 +344,11 @@ mod tests {
             ("rebuild.max", "200MiB/s"),
             ("rebuild.done-by", "2h"),
             ("rebuild.latency", "20ms"),
+            ("disk.deadline", "12s"),
+            ("disk.wait", "2min"),
+            ("disk.errors", "250"),
+            ("disk.error-rate", "5%"),
+            ("disk.slow", "10min"),
             ("scrub", "weekly"),
             ("scrub.window", "22:30-06:00"),
             ("space.hard", "90%"),
@@ -294,12 +360,16 @@ mod tests {
         let mut again = PoolPolicy::default();
         policy.settings().iter().for_each(|(key, value)| again.set(key, value).expect(key));
         assert_eq!(again, policy);
-        for (key, _) in POOL_SETTINGS.iter().filter(|(key, _)| *key != "rebuild") {
+        let never_off = ["rebuild", "disk.deadline", "disk.wait"];
+        for (key, _) in POOL_SETTINGS.iter().filter(|(key, _)| !never_off.contains(key)) {
             policy.set(key, "off").expect(key);
         }
+        policy.set("disk.deadline", "8s").expect("the default");
+        policy.set("disk.wait", "30s").expect("the default");
         assert_eq!(policy.space, SpacePolicy { soft: 0, hard: 0 });
         policy.set("rebuild", "balanced").expect("the default");
-        policy.space = SpacePolicy::default();
+        assert_eq!(policy.repair.errors, ErrorPolicy { count: None, rate: None, slow: None });
+        (policy.space, policy.repair.errors) = Default::default();
         assert_eq!(policy, PoolPolicy::default());
     }
 
@@ -313,6 +383,13 @@ mod tests {
             ("rebuild.max", "1000000"),
             ("rebuild.done-by", "0s"),
             ("rebuild.latency", "20"),
+            ("disk.deadline", "off"),
+            ("disk.deadline", "26s"),
+            ("disk.wait", "off"),
+            ("disk.wait", "2h"),
+            ("disk.errors", "0"),
+            ("disk.error-rate", "0%"),
+            ("disk.slow", "0s"),
             ("scrub", "daily"),
             ("scrub.window", "22:00-22:00"),
             ("scrub.window", "22-6"),

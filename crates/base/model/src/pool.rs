@@ -1,6 +1,6 @@
 //! How a pool is.
 
-use crate::{DiskId, DiskName, Level, Name, PoolId, PoolPolicy, ScrubReport, Size, Timestamp, VolumeName};
+use crate::{DiskId, DiskName, Level, LostBlocks, Name, PoolId, PoolPolicy, ScrubReport, Size, Timestamp, VolumeName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -48,9 +48,33 @@ pub struct PoolReport {
     /// When the next one begins by itself.
     #[serde(default)]
     pub next_scrub: Option<Timestamp>,
+    /// The blocks that no copy can be read of, by volume and LBA.
+    #[serde(default)]
+    pub lost: LostBlocks,
     /// Why this node does not use the pool any more, when another owner has its disks.
     #[serde(default)]
     pub fenced: Option<String>,
+    /// What it waits for, while it is not open.
+    #[serde(default)]
+    pub waiting: Option<PoolWaiting>,
+}
+
+/// What a pool waits for that is not open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PoolWaiting {
+    /// Why it is not open.
+    pub why: String,
+    /// True when it does not open without an operator.
+    pub needs_operator: bool,
+    /// What the operator is to do, where that is known.
+    #[serde(default)]
+    pub hint: Option<String>,
+    /// The disks that are absent, as far as they are known.
+    #[serde(default)]
+    pub disks: Vec<DiskName>,
+    /// Seconds until it opens without them, where it can.
+    #[serde(default)]
+    pub degraded_in_s: Option<u64>,
 }
 
 /// How a pool or a group of it is, best first.
@@ -95,7 +119,7 @@ pub struct LogReport {
     pub used: Size,
     /// The volumes that may have something in it.
     pub volumes: Vec<VolumeName>,
-    /// Why it is not ready, in words.
+    /// Why it is not ready and what that means, in words.
     #[serde(default)]
     pub why: Option<String>,
     /// Its disks.
@@ -165,6 +189,73 @@ pub struct MemberReport {
     /// What the disk is called whose place it has taken as a spare, until there is another spare.
     #[serde(default)]
     pub stands_for: Option<String>,
+    /// How it answers; none of a member whose disk is not open.
+    #[serde(default)]
+    pub latency: Option<MemberLatency>,
+    /// Reads of it that failed or were wrong within the last 24 hours, since the pool was opened.
+    #[serde(default)]
+    pub errors_of_day: u64,
+    /// What the pool's policy says of it.
+    #[serde(default)]
+    pub fitness: MemberFitness,
+    /// The disk that it is being copied to, which then takes its place.
+    #[serde(default)]
+    pub copy: Option<MemberCopy>,
+    /// The spare that takes its place, and when, unless it returns before.
+    #[serde(default)]
+    pub next_spare: Option<NextSpare>,
+}
+
+/// A spare that takes the place of a member that is missing or does not answer, once it has been waited for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct NextSpare {
+    /// The spare.
+    pub disk: DiskName,
+    /// When it takes the place.
+    pub at: Timestamp,
+    /// Seconds until then.
+    pub in_s: u64,
+}
+
+/// What the policy of a pool for errors says of a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberFitness {
+    /// Nothing.
+    #[default]
+    Fit,
+    /// It has been many times slower than the others for longer than it may.
+    Slow,
+    /// It has failed more reads within 24 hours than it may.
+    Failing,
+    /// It has failed a larger part of its reads within the last minute than it may.
+    Useless,
+}
+
+/// A copy of a member to another disk beside it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberCopy {
+    /// The disk that takes its place.
+    pub disk: DiskName,
+    /// How far the copy is.
+    pub progress: Progress,
+}
+
+/// How a member has answered since its disk was opened, the recent past counting most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct MemberLatency {
+    /// Median latency of reads in microseconds; 0 while there were too few.
+    pub read_p50_us: u64,
+    /// Latency in microseconds that one read in a hundred exceeds.
+    pub read_p99_us: u64,
+    /// Median latency of writes and flushes in microseconds.
+    pub write_p50_us: u64,
+    /// Latency in microseconds that one write or flush in a hundred exceeds.
+    pub write_p99_us: u64,
+    /// For how long the disk has owed an answer, in milliseconds; 0 while it answers.
+    pub silent_ms: u64,
+    /// True when it is many times slower than the other members of its group.
+    pub slow: bool,
 }
 
 /// How a member is.
@@ -179,8 +270,18 @@ pub enum MemberState {
     Failed,
     /// It was not found.
     Missing,
+    /// It did not answer and is not waited for; it gets what it misses when it answers again.
+    Behind,
     /// It is to be one more member of its group, which does not count on it yet.
     Joining,
+}
+
+impl MemberState {
+    /// True for a member that its group does without.
+    #[must_use]
+    pub const fn is_lost(self) -> bool {
+        matches!(self, Self::Failed | Self::Missing | Self::Behind)
+    }
 }
 
 /// How far a long task is.
@@ -271,10 +372,19 @@ impl PoolReport {
     }
 }
 
+impl MemberReport {
+    /// What becomes of its place by itself, in words.
+    #[must_use]
+    pub fn next_step(&self) -> Option<String> {
+        let NextSpare { disk, at, .. } = self.next_spare.as_ref()?;
+        Some(format!("spare {disk} takes its place at {at} unless it returns"))
+    }
+}
+
 impl GroupReport {
     /// Its members that have failed or were not found.
     pub fn lost(&self) -> impl Iterator<Item = &MemberReport> {
-        self.members.iter().filter(|member| matches!(member.state, MemberState::Failed | MemberState::Missing))
+        self.members.iter().filter(|member| member.state.is_lost())
     }
 }
 
@@ -304,6 +414,27 @@ impl LogState {
     }
 }
 
+impl LogState {
+    /// What it means for the pool, for all who tell of it; nothing of one that is ready. `cause` is why it is so, and `held` how many
+    /// volumes may have something in it.
+    #[must_use]
+    pub fn meaning(self, cause: Option<&str>, held: usize) -> Option<String> {
+        let volumes = if held == 1 { "1 volume".to_owned() } else { format!("{held} volumes") };
+        let meaning = match (self, held) {
+            (Self::Ready, _) => return None,
+            (Self::Failed, 0) => {
+                "everything that it held is on the pool's disks, and volumes are written through".to_owned()
+            }
+            (Self::Failed, _) => {
+                format!("volumes are written through; what it holds for {volumes} is being written to the pool's disks")
+            }
+            (Self::Lost, 0) => "nothing is lost with it, but volumes cannot be written back".to_owned(),
+            (Self::Lost, _) => format!("{volumes} that may have something in it do not serve"),
+        };
+        Some(cause.map_or_else(|| meaning.clone(), |cause| format!("{cause}; {meaning}")))
+    }
+}
+
 impl LogReport {
     /// How full it is, in whole percent.
     #[must_use]
@@ -321,6 +452,7 @@ impl MemberState {
             Self::Rebuilding => "rebuilding",
             Self::Failed => "failed",
             Self::Missing => "missing",
+            Self::Behind => "not answering",
             Self::Joining => "joining",
         }
     }

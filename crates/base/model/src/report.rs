@@ -1,9 +1,9 @@
 //! What the data plane answers.
 
 use crate::{
-    Activity, DiskReport, EngineReport, LatencyReport, PoolCheck, PoolReport, PortalReport, Raised, Recordings,
-    RefusedLogin, Secret, SessionDetail, SessionEnd, SessionReport, SnapshotReport, TaskReport, TraceReport, Traced,
-    VolumeName, VolumeReport,
+    Activity, DiskReport, EngineReport, LatencyReport, PoolCheck, PoolMembership, PoolReport, PortalReport, Raised,
+    Recordings, RefusedLogin, Secret, SessionDetail, SessionEnd, SessionReport, ShapeOfUnit, SnapshotReport,
+    TaskReport, TraceReport, Traced, VolumeName, VolumeReport,
 };
 
 /// This is so, now. Which one answers which [`Order`](crate::Order) stands there.
@@ -27,6 +27,8 @@ pub enum Report {
     Volumes(Vec<VolumeReport>),
     /// Names of volumes.
     VolumeNames(Vec<VolumeName>),
+    /// What the units of open volumes are like.
+    UnitShapes(Vec<ShapeOfUnit>),
     /// Snapshots.
     Snapshots(Vec<SnapshotReport>),
     /// What was found of a pool.
@@ -63,4 +65,6 @@ pub enum Report {
     Engine(EngineReport),
     /// What has happened, in order; at least one thing.
     Events(Vec<Raised>),
+    /// Which members of pools are current.
+    Memberships(Vec<PoolMembership>),
 }

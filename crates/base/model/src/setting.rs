@@ -69,7 +69,7 @@ pub(crate) fn shown<T: fmt::Display>(value: Option<T>) -> String {
 }
 
 /// A setting that is on or off.
-pub fn yes_or_no(text: &str) -> Option<bool> {
+pub(crate) fn yes_or_no(text: &str) -> Option<bool> {
     match text {
         "yes" => Some(true),
         "no" => Some(false),
@@ -78,6 +78,6 @@ pub fn yes_or_no(text: &str) -> Option<bool> {
 }
 
 /// As [`yes_or_no`] takes it.
-pub fn as_yes_or_no(value: bool) -> String {
+pub(crate) fn as_yes_or_no(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
 }

@@ -83,6 +83,18 @@ impl Size {
         }
     }
 
+    /// As [`Size::iec`], rounded down for what is there, and `up` for what is needed: what is too small does not look enough.
+    #[must_use]
+    pub fn iec_rounded(self, up: bool) -> String {
+        let Some((_, _, unit)) = BINARY.iter().find(|(_, _, unit)| self.0 >= *unit) else { return self.iec() };
+        // To whole hundredths of its unit.
+        let hundredths = u128::from(self.0) * 100 / u128::from(*unit);
+        let exact = hundredths * u128::from(*unit) == u128::from(self.0) * 100;
+        let hundredths = if up && !exact { hundredths + 1 } else { hundredths };
+        let bytes = (hundredths * u128::from(*unit)).div_ceil(100);
+        Self(u64::try_from(bytes).unwrap_or(u64::MAX)).iec()
+    }
+
     /// The amount in decimal units with at most one decimal, as disk vendors say it: `107.4 GB`.
     #[must_use]
     pub fn decimal(self) -> String {
@@ -221,6 +233,13 @@ impl serde::de::Visitor<'_> for Visitor {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn size_that_is_too_small_does_not_look_enough() {
+        let said = |bytes, up| Size::new(bytes).iec_rounded(up);
+        assert_eq!((said((64 << 20) - 1, false), said(64 << 20, true)), ("63.99 MiB".to_owned(), "64 MiB".to_owned()));
+        assert_eq!((said((64 << 20) + 1, true), said(512, true)), ("64.01 MiB".to_owned(), "512 B".to_owned()));
+    }
 
     #[test]
     fn size_parses_binary_and_decimal_units() {

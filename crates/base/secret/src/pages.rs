@@ -18,7 +18,7 @@ static FREE: Mutex<[Vec<&'static mut [u8]>; SLOT_BYTES.len()]> = Mutex::new([con
 static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Where one secret lies.
-pub enum Place {
+pub(crate) enum Place {
     /// A slot of this kind, of which the secret has the first bytes.
     Slot(&'static mut [u8], usize),
     /// Pages of its own.
@@ -29,7 +29,7 @@ pub enum Place {
 
 impl Place {
     /// A place that holds these bytes.
-    pub fn with(bytes: &[u8]) -> Self {
+    pub(crate) fn with(bytes: &[u8]) -> Self {
         let found = match SLOT_BYTES.iter().position(|size| bytes.len() <= *size) {
             Some(kind) => slot(kind).map(|slot| Self::Slot(slot, bytes.len())),
             None => pages(bytes.len()).map(|pages| Self::Pages(pages, bytes.len())),
@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// What it holds.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         let (all, len) = match self {
             Self::Slot(slot, len) => (&**slot, *len),
             Self::Pages(pages, len) => (&**pages, *len),

@@ -59,6 +59,10 @@ impl<D: BlockDevice> BlockDevice for GroupCommit<D> {
         self.device.read(extent).await
     }
 
+    async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.device.read_hedged(extent).await
+    }
+
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.device.write(start, data).await
     }

@@ -49,8 +49,9 @@ pub trait World: Clone + 'static {
     /// Opens the disk or file at `path` for reading and writing.
     ///
     /// *Errors*: what the operating system says; a path that is neither a block device nor a regular
-    /// file is `InvalidInput`; one that another process holds exclusively is `ResourceBusy`.
-    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<Self::Disk>;
+    /// file is `InvalidInput`; one that another process holds exclusively is `ResourceBusy`; one that does not answer is
+    /// `TimedOut`, after some seconds.
+    fn open_disk(&self, path: &str, options: DiskOptions) -> impl Future<Output = io::Result<Self::Disk>>;
 
     /// What is known of the disk at `path` beside its content; nothing of a file.
     ///

@@ -180,7 +180,7 @@ async fn members(world: &Uring, dir: &Path, count: usize, blocks: u64, volatile_
         let path = dir.join(format!("member{n}"));
         std::fs::File::create(&path).and_then(|file| file.set_len(blocks * BLOCK as u64)).expect("there is room");
         let options = DiskOptions { block_bytes: BLOCK as u32, read_only: false };
-        let disk = world.open_disk(&path.to_string_lossy(), options).expect("it was just made");
+        let disk = world.open_disk(&path.to_string_lossy(), options).await.expect("it was just made");
         std::fs::remove_file(&path).expect("it was just made");
         let zeros = Buf::zeroed(1 << 20).freeze();
         for at in (0..blocks).step_by(256) {

@@ -28,33 +28,33 @@ mod user;
 mod volume;
 mod web;
 
-pub use alert::{AlertCommand, ReceiverOptions};
-pub use auth::{AuthCommand, ChapOptions};
-pub use config::{ApplyOptions, ConfigCommand, DiffOptions, DisruptionOption, DocumentOptions};
-pub use conform::{AimOptions, ConformOptions, ReadyOptions, WhoOptions};
-pub use connect::{ConnectOptions, System};
-pub use debug::DebugCommand;
-pub use disk::{DiskCommand, DiskGiven, Light, RemoteOptions, SpareCommand};
-pub use event::{EventCommand, Since};
-pub use host::{GroupCommand, HostCommand, TargetCommand};
-pub use isns::IsnsCommand;
-pub use lab::{CompareOptions, KeepingOptions, LabCommand, LoadOptions, ReplayOptions, ReplayPace, RunOptions};
-pub use list::ListOptions;
-pub use operation::OperationCommand;
-pub use patience::PatienceOptions;
-pub use pool::{PoolCommand, ScrubCommand};
-pub use portal::PortalCommand;
-pub use serve::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
-pub use session::SessionCommand;
-pub use snapshot::{LockOptions, SnapshotCommand, Until, VolumeAt};
-pub use state::{RecoverOptions, StateCommand};
-pub use support::SupportCommand;
-pub use top::{TopNoun, TopOptions};
-pub use tune::{TuneApplyOptions, TuneCommand, TuneHostOptions, TuneOptions};
-pub use up::UpOptions;
-pub use user::{AuditCommand, TokenCommand, UserCommand};
-pub use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand, VolumeSettingOptions};
-pub use web::WebCommand;
+pub(crate) use alert::{AlertCommand, ReceiverOptions};
+pub(crate) use auth::{AuthCommand, ChapOptions};
+pub(crate) use config::{ApplyOptions, ConfigCommand, DiffOptions, DisruptionOption, DocumentOptions};
+pub(crate) use conform::{AimOptions, ConformOptions, ReadyOptions, WhoOptions};
+pub(crate) use connect::{ConnectOptions, System};
+pub(crate) use debug::DebugCommand;
+pub(crate) use disk::{DiskCommand, DiskGiven, Light, RemoteOptions, SpareCommand};
+pub(crate) use event::{EventCommand, Since};
+pub(crate) use host::{GroupCommand, HostCommand, TargetCommand};
+pub(crate) use isns::IsnsCommand;
+pub(crate) use lab::{CompareOptions, KeepingOptions, LabCommand, LoadOptions, ReplayOptions, ReplayPace, RunOptions};
+pub(crate) use list::ListOptions;
+pub(crate) use operation::OperationCommand;
+pub(crate) use patience::PatienceOptions;
+pub(crate) use pool::{PoolCommand, ScrubCommand};
+pub(crate) use portal::PortalCommand;
+pub(crate) use serve::{IoChoice, LogForm, ServeOptions, WEB_PORT, WebListen};
+pub(crate) use session::SessionCommand;
+pub(crate) use snapshot::{LockOptions, SnapshotCommand, Until, VolumeAt};
+pub(crate) use state::{RecoverOptions, StateCommand};
+pub(crate) use support::SupportCommand;
+pub(crate) use top::{TopNoun, TopOptions};
+pub(crate) use tune::{TuneApplyOptions, TuneCommand, TuneHostOptions, TuneOptions};
+pub(crate) use up::UpOptions;
+pub(crate) use user::{AuditCommand, TokenCommand, UserCommand};
+pub(crate) use volume::{PresentOptions, PresentationCommand, UnpresentOptions, VolumeCommand, VolumeSettingOptions};
+pub(crate) use web::WebCommand;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use model::{Refusal, code};
@@ -72,7 +72,7 @@ use std::path::PathBuf;
   blockyard present tank/vm1 web
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 refused (nothing was changed), 5 not allowed, 6 no daemon, 7 not all is good (status --check), 8 not in time (--wait --timeout, apply --within), 10 changes pending (diff --exit-code).")]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(flatten)]
     pub global: Global,
     #[command(subcommand)]
@@ -81,7 +81,7 @@ pub struct Cli {
 
 /// What every command takes.
 #[derive(Debug, Args)]
-pub struct Global {
+pub(crate) struct Global {
     /// The daemon's socket [default: $BLOCKYARD_SOCKET, or /run/blockyard/blockyard.sock]
     #[arg(long, global = true, help_heading = "Global options", value_name = "PATH")]
     pub socket: Option<PathBuf>,
@@ -133,7 +133,7 @@ pub struct Global {
 
 /// How answers are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Form {
+pub(crate) enum Form {
     /// Columns for people. None is ever left out, so it is the wide one, too.
     #[value(alias = "wide")]
     Table,
@@ -145,7 +145,7 @@ pub enum Form {
 
 /// The nouns, and the few verbs that stand alone.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the daemon in the foreground
     #[command(after_help = "Example:
   blockyard serve --config /etc/blockyard.toml

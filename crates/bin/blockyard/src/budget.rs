@@ -14,7 +14,7 @@ const READ_ONLY: Size = Size::mib(512);
 
 /// What the daemon may use of the memory that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MemoryBudget {
+pub(crate) struct MemoryBudget {
     /// Bytes for data under way.
     pub buffer_bytes: u64,
     /// Bytes for what was read, and for maps.
@@ -25,7 +25,7 @@ pub struct MemoryBudget {
 
 /// A setting that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reduced {
+pub(crate) struct Reduced {
     setting: &'static str,
     chosen: Size,
     used: Size,
@@ -34,7 +34,7 @@ pub struct Reduced {
 impl MemoryBudget {
     /// What was chosen, as far as it fits into the smallest limit, and what does not; else a quarter of that limit for the cache, and at most another
     /// quarter for buffers.
-    pub fn of(config: &Config, found: &Found) -> (Self, Vec<Reduced>) {
+    pub(crate) fn of(config: &Config, found: &Found) -> (Self, Vec<Reduced>) {
         Self::within(found.smallest().1, config.buffers, config.cache)
     }
 
@@ -64,7 +64,7 @@ impl MemoryBudget {
 }
 
 /// What does not fit is a problem of the status while the daemon runs.
-pub fn notice(control: &Control, reduced: &[Reduced], (limited_by, limit): (&str, u64)) {
+pub(crate) fn notice(control: &Control, reduced: &[Reduced], (limited_by, limit): (&str, u64)) {
     if let Some(problem) = problem(reduced, limited_by, Size::new(limit)) {
         let node = Subject::new(SubjectKind::Node, &control.core.settings().node);
         control.notices.add(event::MEMORY_REDUCED, node, problem);

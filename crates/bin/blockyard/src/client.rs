@@ -3,7 +3,7 @@
 mod seen;
 mod way;
 
-pub use seen::Seen;
+pub(crate) use seen::Seen;
 
 use crate::args::{Global, ListOptions};
 use crate::failure::Failure;
@@ -21,7 +21,7 @@ use way::Way;
 const LIMIT_MAX: u64 = 10_000;
 
 /// The daemon, and the way to it.
-pub struct Client {
+pub(crate) struct Client {
     way: Way,
     runtime: tokio::runtime::Runtime,
     /// True when each request is said on stderr.
@@ -29,7 +29,7 @@ pub struct Client {
 }
 
 /// An answer: the whole object as the daemon said it, and the key that holds what was asked for.
-pub struct Answer {
+pub(crate) struct Answer {
     pub whole: Value,
     key: &'static str,
     /// The entity tag of what it holds, where that has one.
@@ -50,7 +50,7 @@ impl Said {
 
 impl Client {
     /// A client for the daemon that the command line names, or at the usual place.
-    pub fn new(global: &Global) -> Result<Self, Failure> {
+    pub(crate) fn new(global: &Global) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|error| {
             let message = format!("the system gives no event queue: {error}");
             Refusal::new(code::IO_FAILED, message, "close other programs and try again")
@@ -59,22 +59,22 @@ impl Client {
     }
 
     /// True when it is the daemon of this machine that is asked.
-    pub fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         matches!(self.way, Way::Socket(_))
     }
 
     /// The process that answers; none where nobody does.
-    pub fn pid(&self) -> Option<u32> {
+    pub(crate) fn pid(&self) -> Option<u32> {
         self.runtime.block_on(self.way.pid())
     }
 
     /// What `GET path` answers under `key`.
-    pub fn get(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
+    pub(crate) fn get(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::GET, path, None, None).map(|said| said.under(key))
     }
 
     /// What `GET path` answers under `key`, of a list that takes these pairs as well.
-    pub fn list(
+    pub(crate) fn list(
         &self,
         path: &str,
         key: &'static str,
@@ -90,37 +90,37 @@ impl Client {
     }
 
     /// What `POST path` answers under `key`.
-    pub fn post(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
+    pub(crate) fn post(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::POST, path, Some(json(body)?), None).map(|said| said.under(key))
     }
 
     /// `POST path` is done.
-    pub fn post_and_forget(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn post_and_forget(&self, path: &str, body: &impl Serialize) -> Result<(), Failure> {
         self.send(Method::POST, path, Some(json(body)?), None).map(|_| ())
     }
 
     /// What `PATCH path` answers under `key`.
-    pub fn patch(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
+    pub(crate) fn patch(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::PATCH, path, Some(json(body)?), None).map(|said| said.under(key))
     }
 
     /// What `PUT path` answers under `key`.
-    pub fn put(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
+    pub(crate) fn put(&self, path: &str, body: &impl Serialize, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::PUT, path, Some(json(body)?), None).map(|said| said.under(key))
     }
 
     /// `DELETE path` is done.
-    pub fn delete(&self, path: &str) -> Result<(), Failure> {
+    pub(crate) fn delete(&self, path: &str) -> Result<(), Failure> {
         self.send(Method::DELETE, path, None, None).map(|_| ())
     }
 
     /// What `DELETE path` answers under `key`.
-    pub fn delete_for(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
+    pub(crate) fn delete_for(&self, path: &str, key: &'static str) -> Result<Answer, Failure> {
         self.send(Method::DELETE, path, None, None).map(|said| said.under(key))
     }
 
     /// What `GET path` answers that is no JSON, handed to `take` as it comes; what `take` said when it could not go on.
-    pub fn fetch(
+    pub(crate) fn fetch(
         &self,
         path: &str,
         mut take: impl FnMut(&[u8]) -> std::io::Result<()>,
@@ -185,13 +185,13 @@ impl Client {
 
 impl Answer {
     /// What was asked for, in its type.
-    pub fn decode<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+    pub(crate) fn decode<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let value = self.whole.get(self.key).cloned().unwrap_or(Value::Null);
         serde_json::from_value(value).map_err(|error| garbled(&error))
     }
 
     /// What a limit has left out of a list, and how to see it; none where it holds all.
-    pub fn left_out(&self) -> Option<String> {
+    pub(crate) fn left_out(&self) -> Option<String> {
         let total = self.whole.get("total")?.as_u64()?;
         let left = total.saturating_sub(self.whole.get(self.key)?.as_array()?.len() as u64);
         let noun = self.key.replace('_', " ");
@@ -205,18 +205,18 @@ impl Answer {
 }
 
 /// Text as a query has it.
-pub fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     text.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 /// The query that confirms a removal, where that is wanted.
-pub fn forced(force: bool) -> &'static str {
+pub(crate) fn forced(force: bool) -> &'static str {
     if force { "?force=true" } else { "" }
 }
 
 /// The query that names a presentation. Names need no escape but for the slash, which queries allow.
-pub fn query(pairs: &[(&str, String)]) -> String {
+pub(crate) fn query(pairs: &[(&str, String)]) -> String {
     pairs.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join("&")
 }
 

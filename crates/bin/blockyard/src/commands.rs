@@ -41,13 +41,13 @@ use clap::CommandFactory;
 use model::{Name, Size};
 
 /// The daemon and the way to print what it says.
-pub struct Desk {
+pub(crate) struct Desk {
     pub client: Client,
     pub out: Output,
 }
 
 /// The command is done and its answer printed.
-pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
+pub(crate) fn run(command: Command, global: &Global) -> Result<(), Failure> {
     let desk = Desk { client: Client::new(global)?, out: Output::new(global) };
     match command {
         Command::Disk(command) => disks::run(&desk, command),
@@ -95,14 +95,14 @@ pub fn run(command: Command, global: &Global) -> Result<(), Failure> {
 }
 
 /// The completion script is on stdout.
-pub fn completion(shell: clap_complete::Shell) -> Result<(), Failure> {
+pub(crate) fn completion(shell: clap_complete::Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "blockyard", &mut script);
     crate::output::put(&String::from_utf8_lossy(&script))
 }
 
 /// Where the API has a pool.
-pub fn pool_path(pool: &Name) -> String {
+pub(crate) fn pool_path(pool: &Name) -> String {
     format!("/pools/{pool}")
 }
 

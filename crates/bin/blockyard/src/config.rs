@@ -15,14 +15,14 @@ use std::time::Duration;
 use uring::FilesLike;
 
 /// Where the daemon's socket is unless told otherwise.
-pub const SOCKET: &str = "/run/blockyard/blockyard.sock";
+pub(crate) const SOCKET: &str = "/run/blockyard/blockyard.sock";
 
 /// What targets' iSCSI names begin with unless told otherwise.
 const TARGET_BASE: &str = "iqn.2026-11.io.blockyard";
 
 /// Bytes for buffers where there is memory enough, and the least that serves.
-pub const BUFFERS: Size = Size::mib(256);
-pub const BUFFERS_MIN: Size = Size::mib(16);
+pub(crate) const BUFFERS: Size = Size::mib(256);
+pub(crate) const BUFFERS_MIN: Size = Size::mib(16);
 
 /// The largest configuration file that is read: a thousand portals have 40 KiB.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -74,7 +74,7 @@ struct PortalEntry {
 
 /// Everything that the daemon is started with.
 #[derive(Debug)]
-pub struct Config {
+pub(crate) struct Config {
     /// What control needs.
     pub settings: Settings,
     /// How the state is opened, and where its key is.
@@ -113,7 +113,7 @@ impl Config {
     /// The facts of the file, of the command line before it, and of the defaults behind it.
     ///
     /// *Errors*: one sentence with the line of the file.
-    pub fn load(options: &ServeOptions, socket: Option<PathBuf>) -> Result<Self, Failure> {
+    pub(crate) fn load(options: &ServeOptions, socket: Option<PathBuf>) -> Result<Self, Failure> {
         let file = options.config.as_deref().map_or_else(|| Ok(File::default()), read)?;
         let portals: Vec<SocketAddr> = match (options.portals.is_empty(), file.portal.is_empty()) {
             (false, _) => options.portals.iter().map(|portal| portal.0).collect(),
@@ -157,7 +157,7 @@ impl Config {
     }
 
     /// The files that it names beside the state: itself, and those of `[web]`.
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         let own = self.web.iter().filter_map(|web| match &web.source {
             Source::Own { certificate, key } => Some([certificate.clone(), key.clone()]),
             Source::Generated { .. } => None,
@@ -259,7 +259,7 @@ fn names(listen: &[SocketAddr], more: &[String], settings: &Settings) -> Result<
 }
 
 /// The socket that the environment names, or the usual one.
-pub fn default_socket() -> PathBuf {
+pub(crate) fn default_socket() -> PathBuf {
     std::env::var_os("BLOCKYARD_SOCKET").map_or_else(|| SOCKET.into(), PathBuf::from)
 }
 

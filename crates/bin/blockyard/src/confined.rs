@@ -8,9 +8,9 @@ mod client;
 mod files;
 mod identity;
 #[cfg(debug_assertions)]
-pub mod probe;
+pub(crate) mod probe;
 
-pub use client::Client;
+pub(crate) use client::Client;
 
 use crate::config::Config;
 use crate::user::User;
@@ -23,7 +23,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 
 /// The end of the socket pair that leads to the helper.
-pub struct Tie {
+pub(crate) struct Tie {
     helper: u32,
     socket: OwnedFd,
 }
@@ -32,7 +32,7 @@ impl Tie {
     /// This process ends when its helper does, and has the socket that it was given as standard input.
     ///
     /// *Errors*: it was not started by a helper.
-    pub fn hold(helper: u32) -> Result<Self, Refusal> {
+    pub(crate) fn hold(helper: u32) -> Result<Self, Refusal> {
         let failed = |error: std::io::Error| {
             let hint = "start blockyard serve without --under";
             Refusal::new(code::IO_FAILED, format!("there is no helper: {error}"), hint)
@@ -61,7 +61,7 @@ impl Tie {
     /// The daemon is the user of its configuration.
     ///
     /// *Errors*: the system does not let it.
-    pub fn become_user(&self, user: &User) -> Result<(), Refusal> {
+    pub(crate) fn become_user(&self, user: &User) -> Result<(), Refusal> {
         let changed = user.take().and_then(|()| self.renew());
         changed.map_err(|error| {
             let hint = "start as root, or as that user, or leave user out of the configuration";
@@ -71,14 +71,14 @@ impl Tie {
 }
 
 /// A crash leaves no file of the memory, and no process of the same user may look into it: secrets and hosts' data are there.
-pub fn forbid_dumps() -> std::io::Result<()> {
+pub(crate) fn forbid_dumps() -> std::io::Result<()> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?)
 }
 
 /// This thread, and all that it starts, have no privileges, see no other files and make no other system calls. Rings are restricted where
 /// they are made, and [`seal`] ends that.
-pub fn confine(config: &Config) -> Vec<MeasureReport> {
+pub(crate) fn confine(config: &Config) -> Vec<MeasureReport> {
     let report = |measure, in_force: Result<Option<String>, String>| {
         let (state, detail) = match in_force {
             Ok(detail) => (MeasureState::InForce, detail),
@@ -104,12 +104,12 @@ pub fn confine(config: &Config) -> Vec<MeasureReport> {
 /// No thread makes another ring, and none loosens a filter.
 ///
 /// *Errors*: what the kernel says.
-pub fn seal() -> Result<(), String> {
+pub(crate) fn seal() -> Result<(), String> {
     calls::seal()
 }
 
 /// The measures of a daemon that is not confined.
-pub fn switched_off() -> Vec<MeasureReport> {
+pub(crate) fn switched_off() -> Vec<MeasureReport> {
     let off = |measure| {
         // Core dumps are off in any case.
         let state = if measure == Measure::Memory { MeasureState::InForce } else { MeasureState::SwitchedOff };

@@ -9,7 +9,7 @@ use std::io::{IsTerminal, Write};
 /// The operator wants what is at `path`, called `name`, gone. What is there is read before that is asked; nothing is read with `yes`.
 ///
 /// *Errors*: it is not there, nobody could be asked, or another name was typed.
-pub fn destruction(
+pub(crate) fn destruction(
     client: &Client,
     (path, noun): (&str, &'static str),
     name: &impl Display,
@@ -27,14 +27,14 @@ pub fn destruction(
 /// The operator wants what was refused until it is confirmed, and types `name` to say so.
 ///
 /// *Errors*: the refusal, when nobody could be asked or another name was typed.
-pub fn repetition(name: &impl Display, unconfirmed: Refusal) -> Result<(), Failure> {
+pub(crate) fn repetition(name: &impl Display, unconfirmed: Refusal) -> Result<(), Failure> {
     typed(&name.to_string(), "its name", unconfirmed)
 }
 
 /// The operator wants all of it, and types `word` to say so.
 ///
 /// *Errors*: the refusal, when nobody could be asked or something else was typed.
-pub fn agreement(word: &str, unconfirmed: Refusal) -> Result<(), Failure> {
+pub(crate) fn agreement(word: &str, unconfirmed: Refusal) -> Result<(), Failure> {
     typed(word, word, unconfirmed)
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 const HEADER: &[&str] = &["RESULT", "CHECK", "SECTION", "RULE"];
 
 /// Every check is done, and what it came to is printed as it ends.
-pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
+pub(crate) fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
     let mut aim = aim_of(&options.aim)?;
     aim.listen = Duration::from_secs(options.listen.into());
     let out = Output::new(global);
@@ -82,7 +82,7 @@ pub fn run(options: &ConformOptions, global: &Global) -> Result<(), Failure> {
 }
 
 /// The unit that is meant.
-pub fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
+pub(crate) fn aim_of(options: &AimOptions) -> Result<Aim, Failure> {
     let AimOptions { url, who } = options;
     let usage = |why: &dyn ToString| Failure::Usage(why.to_string());
     let mut aim: Aim = url.parse().map_err(|why| usage(&why))?;

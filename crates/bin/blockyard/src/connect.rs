@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// A volume as a host sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
+pub(crate) struct Unit {
     pub volume: VolumeName,
     pub lun: u16,
     pub read_only: bool,
@@ -24,7 +24,7 @@ pub struct Unit {
 
 /// A target as a host sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     pub iqn: Iqn,
     portals: Vec<Portal>,
     /// By their numbers.
@@ -33,7 +33,7 @@ pub struct Target {
 
 /// What a host is to be told: who it is, and what it sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct View {
+pub(crate) struct View {
     /// The name that it must log in with, when there is just one.
     pub initiator: Option<Iqn>,
     pub chap_user: Option<String>,
@@ -44,7 +44,7 @@ pub struct View {
 
 /// Something to do on the host: why, and what to type.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub(crate) struct Step {
     /// In a sentence.
     pub what: String,
     /// Lines to type, or of a file.
@@ -52,14 +52,14 @@ pub struct Step {
 }
 
 impl Step {
-    pub fn new(what: impl Into<String>, lines: impl IntoIterator<Item = String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>, lines: impl IntoIterator<Item = String>) -> Self {
         Self { what: what.into(), lines: lines.into_iter().collect() }
     }
 }
 
 impl View {
     /// What a host that must prove this sees of `presentations`.
-    pub fn new(
+    pub(crate) fn new(
         initiators: &[Iqn],
         chap: (Option<String>, Option<String>),
         presentations: &[PresentationReport],
@@ -84,7 +84,7 @@ impl View {
     }
 
     /// Everything to do on a host of this kind, in its order.
-    pub fn steps(&self, system: System) -> Vec<Step> {
+    pub(crate) fn steps(&self, system: System) -> Vec<Step> {
         match system {
             System::Linux => linux::steps(self),
             System::Windows => windows::steps(self),
@@ -95,7 +95,7 @@ impl View {
     }
 
     /// True when a volume can be reached over more than one path.
-    pub fn has_paths(&self) -> bool {
+    pub(crate) fn has_paths(&self) -> bool {
         let mut volumes: Vec<&VolumeName> =
             self.targets.iter().flat_map(|target| &target.units).map(|unit| &unit.volume).collect();
         let all = volumes.len();
@@ -105,7 +105,7 @@ impl View {
     }
 
     /// What words in capitals stand for.
-    pub fn notes(&self) -> Vec<&'static str> {
+    pub(crate) fn notes(&self) -> Vec<&'static str> {
         let anywhere = self.targets.iter().flat_map(|target| &target.portals).any(|portal| portal.wildcard);
         let notes = [
             anywhere.then_some("ADDRESS stands for any address of this node that the host can reach."),
@@ -133,7 +133,7 @@ impl Target {
 }
 
 /// How to log in from open-iscsi, Windows, ESXi and qemu, in short.
-pub fn lines(seen: &PresentationReport) -> String {
+pub(crate) fn lines(seen: &PresentationReport) -> String {
     let chap = (seen.chap_user.clone(), seen.mutual_chap_user.clone());
     let view = View::new(&[], chap, std::slice::from_ref(seen));
     let blocks = [

@@ -15,12 +15,12 @@ use std::time::Duration;
 use uring::{BUSY_POLL, Io, Options, Privileges, Shard, Uring, spawn_shard, watch_addresses};
 
 /// The threads of the data plane.
-pub struct Shards(Vec<Shard<()>>);
+pub(crate) struct Shards(Vec<Shard<()>>);
 
 /// The data plane runs and waits for orders.
 ///
 /// *Errors*: no threads, or the kernel gives no way to drive disks and sockets.
-pub fn start(
+pub(crate) fn start(
     config: &Config,
     memory: MemoryBudget,
     node: &NodeIdentity,
@@ -62,7 +62,7 @@ impl Shards {
     /// Every shard has ended. Call it once the data plane was told to stop.
     ///
     /// *Errors*: the kernel refused to go on under one of them.
-    pub fn join(self) -> Result<(), Refusal> {
+    pub(crate) fn join(self) -> Result<(), Refusal> {
         self.0.iter().for_each(Shard::stop);
         self.0.into_iter().try_for_each(|shard| shard.join().map_err(|error| refused(&error)))
     }

@@ -18,7 +18,7 @@ const CLEARED: &str = "\x1b[H\x1b[2J\x1b[3J";
 /// The command is run each so many seconds until somebody ends it, or it fails. On a terminal an answer takes the place of the one before.
 ///
 /// *Errors*: it is a command that changes something, or that goes on by itself.
-pub fn again(seconds: u64, run: impl Fn(Command) -> Result<(), Failure>) -> Result<(), Failure> {
+pub(crate) fn again(seconds: u64, run: impl Fn(Command) -> Result<(), Failure>) -> Result<(), Failure> {
     let mut verb = None;
     let matches = Cli::command().get_matches();
     let mut at = &matches;

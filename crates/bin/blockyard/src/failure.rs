@@ -10,14 +10,14 @@ use std::error::Error as _;
 use std::process::ExitCode;
 
 /// The exit code of a daemon that has stopped though not everything had ended.
-pub const UNENDED: u8 = 9;
+pub(crate) const UNENDED: u8 = 9;
 
 /// The sentence of a refusal names so many sessions.
 const SESSIONS_NAMED: usize = 3;
 
 /// Why a command did not do what it was asked.
 #[derive(Debug)]
-pub enum Failure {
+pub(crate) enum Failure {
     /// Refused, with nothing changed. Exit code 2 for what makes no sense, 3 for what is not there, 4 for what may not be so now, 5 for who may not, else 1.
     Refused(Refusal),
     /// The command line or the configuration file makes no sense. Exit code 2.
@@ -57,7 +57,7 @@ impl From<anyhow::Error> for Failure {
 
 impl Failure {
     /// The sentence is on stderr.
-    pub fn report(self) -> ExitCode {
+    pub(crate) fn report(self) -> ExitCode {
         if let Self::Refused(refusal) = &self
             && refusal.sessions.len() > SESSIONS_NAMED
         {
@@ -79,7 +79,7 @@ impl Failure {
     }
 
     /// A refusal that is the fault of the command line or the configuration.
-    pub fn usage(refusal: &Refusal) -> Self {
+    pub(crate) fn usage(refusal: &Refusal) -> Self {
         debug_assert_eq!(refusal.kind(), Kind::Invalid, "a usage error is about what was written");
         Self::Usage(format!("{refusal} ({})", refusal.code))
     }
@@ -97,7 +97,7 @@ fn code_of(kind: Kind) -> u8 {
 }
 
 /// Help that was asked for goes to stdout and is no failure; a usage error is one sentence.
-pub fn of_usage(error: &Error) -> Result<(), Failure> {
+pub(crate) fn of_usage(error: &Error) -> Result<(), Failure> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return put(&error.to_string());
     }

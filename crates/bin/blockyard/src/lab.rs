@@ -35,7 +35,7 @@ const SCENARIO_BYTES_MAX: u64 = 1 << 20;
 const RUN_BYTES_MAX: u64 = 1 << 30;
 
 /// Does what the lab is asked.
-pub fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
+pub(crate) fn run(command: &LabCommand, global: &Global) -> Result<(), Failure> {
     match command {
         LabCommand::Run(options) => {
             let (scenario, means) = scenario_of(options)?;

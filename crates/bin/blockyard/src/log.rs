@@ -27,7 +27,7 @@ const WINDOW: Duration = Duration::from_secs(1);
 /// Log lines go to stderr from now on, and the last of them are kept.
 ///
 /// *Errors*: a sentence for the operator when `filter` is none.
-pub fn start(filter: &str, form: LogForm) -> Result<LastLines, Failure> {
+pub(crate) fn start(filter: &str, form: LogForm) -> Result<LastLines, Failure> {
     let filter = tracing_subscriber::EnvFilter::try_new(filter).map_err(|error| {
         let message = format!("\"{filter}\" is not a log filter: {error}");
         Failure::usage(&Refusal::new(code::CONFIG_INVALID, message, "write info, or info,engine=debug"))

@@ -18,7 +18,7 @@ const EXAMPLE: &str = "Example:";
 /// It is made if it is not there; other files in it stay as they are.
 ///
 /// *Errors*: the folder or a page cannot be written.
-pub fn write(folder: &Path) -> Result<(), Failure> {
+pub(crate) fn write(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     for (name, page) in pages(Cli::command())? {
         let path = folder.join(name);

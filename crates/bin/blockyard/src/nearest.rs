@@ -6,7 +6,7 @@
 use strsim::osa_distance;
 
 /// Those of `words` that the fewest typos turn into `word`; none where it takes more than one typo for every three letters.
-pub fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, words: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let typos_max = (word.chars().count() / 3).max(1);
     let mut found: Vec<(usize, &str)> = words.map(|known| (osa_distance(word, known), known)).collect();
     let least = found.iter().map(|(typos, _)| *typos).min().unwrap_or(usize::MAX);

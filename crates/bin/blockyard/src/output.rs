@@ -9,41 +9,41 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 
 /// How this command prints.
 #[derive(Clone, Copy, Debug)]
-pub struct Output {
+pub(crate) struct Output {
     form: Option<Form>,
     headers: bool,
     quiet: bool,
 }
 
 /// Rows under a header.
-pub struct Rows {
+pub(crate) struct Rows {
     pub header: &'static [&'static str],
     pub rows: Vec<Vec<String>>,
 }
 
 impl Output {
     /// As the command line asks for.
-    pub fn new(global: &Global) -> Self {
+    pub(crate) fn new(global: &Global) -> Self {
         Self { form: global.output, headers: !global.no_headers, quiet: global.quiet }
     }
 
     /// As this one, for rows that continue what was printed before.
-    pub fn without_headers(self) -> Self {
+    pub(crate) fn without_headers(self) -> Self {
         Self { headers: false, ..self }
     }
 
     /// True when answers are printed as JSON.
-    pub fn is_json(self) -> bool {
+    pub(crate) fn is_json(self) -> bool {
         self.form == Some(Form::Json)
     }
 
     /// True when only what was asked for is printed.
-    pub fn is_quiet(self) -> bool {
+    pub(crate) fn is_quiet(self) -> bool {
         self.quiet
     }
 
     /// The answer is printed: as it came for `-o json`, else as these rows, and what a limit left out is told.
-    pub fn rows(self, answer: &Answer, rows: &Rows) -> Result<(), Failure> {
+    pub(crate) fn rows(self, answer: &Answer, rows: &Rows) -> Result<(), Failure> {
         if self.is_json() {
             return self.json(answer);
         }
@@ -55,7 +55,7 @@ impl Output {
     }
 
     /// These rows are printed.
-    pub fn lines(self, rows: &Rows) -> Result<(), Failure> {
+    pub(crate) fn lines(self, rows: &Rows) -> Result<(), Failure> {
         if self.form == Some(Form::Name) {
             return put(&rows
                 .rows
@@ -69,17 +69,17 @@ impl Output {
     }
 
     /// The answer is printed as it came.
-    pub fn json(self, answer: &Answer) -> Result<(), Failure> {
+    pub(crate) fn json(self, answer: &Answer) -> Result<(), Failure> {
         put(&format!("{:#}\n", answer.whole))
     }
 
     /// The answer to a change is printed: as it came for `-o json`, else as this text, or not at all when quiet.
-    pub fn done(self, answer: &Answer, text: &str) -> Result<(), Failure> {
+    pub(crate) fn done(self, answer: &Answer, text: &str) -> Result<(), Failure> {
         if self.is_json() { self.json(answer) } else { self.said(text) }
     }
 
     /// The text is printed, unless quiet.
-    pub fn said(self, text: &str) -> Result<(), Failure> {
+    pub(crate) fn said(self, text: &str) -> Result<(), Failure> {
         if self.quiet || self.is_json() { Ok(()) } else { put(&format!("{text}\n")) }
     }
 
@@ -103,7 +103,7 @@ impl Output {
 }
 
 /// The text is on stdout. A reader that has gone (`| head`) is no failure.
-pub fn put(text: &str) -> Result<(), Failure> {
+pub(crate) fn put(text: &str) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {

@@ -14,21 +14,21 @@ const INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long somebody waits.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub(crate) struct Patience {
     span: Option<Span>,
     since: Instant,
 }
 
 impl Patience {
     /// From now on, as the command line has it.
-    pub fn new(options: PatienceOptions) -> Self {
+    pub(crate) fn new(options: PatienceOptions) -> Self {
         Self { span: options.timeout, since: Instant::now() }
     }
 
     /// A moment has passed.
     ///
     /// *Errors*: the time that was given is over, and `what` (`the rebuild of pool tank`) is not.
-    pub fn pause(self, what: &str) -> Result<(), Failure> {
+    pub(crate) fn pause(self, what: &str) -> Result<(), Failure> {
         let Some(span) = self.span else {
             std::thread::sleep(INTERVAL);
             return Ok(());
@@ -49,7 +49,7 @@ impl Patience {
 /// *Errors*: the daemon is gone, or the time is over.
 ///
 /// `shown`: a bar on a terminal, a line for each step of ten percent elsewhere; both on stderr.
-pub fn follow(client: &Client, pool: &Name, shown: bool, patience: Patience) -> Result<PoolReport, Failure> {
+pub(crate) fn follow(client: &Client, pool: &Name, shown: bool, patience: Patience) -> Result<PoolReport, Failure> {
     let bar = (shown && std::io::stderr().is_terminal()).then(|| bar(pool));
     let mut told = None;
     loop {
@@ -75,7 +75,7 @@ pub fn follow(client: &Client, pool: &Name, shown: bool, patience: Patience) -> 
 }
 
 /// Good when the pool is healthy; else its state is said and the exit code is 1.
-pub fn judge(report: &PoolReport) -> Result<(), Failure> {
+pub(crate) fn judge(report: &PoolReport) -> Result<(), Failure> {
     if report.state == PoolState::Healthy {
         return Ok(());
     }
@@ -84,13 +84,13 @@ pub fn judge(report: &PoolReport) -> Result<(), Failure> {
 }
 
 /// How far it is, as a bar.
-pub fn drawn(progress: &Progress) -> String {
+pub(crate) fn drawn(progress: &Progress) -> String {
     let done = usize::from(progress.percent()) * 30 / 100;
     format!("[{}{}]", "#".repeat(done), "-".repeat(30 - done))
 }
 
 /// How far something is: `rebuild 52 %, 1.2 GiB of 2.3 GiB, 340 MB/s, 3 s left`.
-pub fn sentence(what: &str, progress: &Progress) -> String {
+pub(crate) fn sentence(what: &str, progress: &Progress) -> String {
     let left = progress.seconds_left.map_or("time unknown".to_owned(), |seconds| format!("{} left", duration(seconds)));
     format!(
         "{what} {} %, {} of {}, {}/s, {left}",
@@ -102,7 +102,7 @@ pub fn sentence(what: &str, progress: &Progress) -> String {
 }
 
 /// Seconds in the largest two units: `3 s`, `4 min 10 s`, `2 h 5 min`, `3 d 4 h`.
-pub fn duration(seconds: u64) -> String {
+pub(crate) fn duration(seconds: u64) -> String {
     let two = |large: u64, unit: &str, small: u64, part: &str| match small {
         0 => format!("{large} {unit}"),
         small => format!("{large} {unit} {small} {part}"),

@@ -11,7 +11,7 @@ use serde_json::json;
 const HEADER: &[&str] = &["RESULT", "NEED", "WHAT", "FIX"];
 
 /// Every need is asked about, and what it came to is printed as it ends.
-pub fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure> {
+pub(crate) fn run(options: &ReadyOptions, global: &Global) -> Result<(), Failure> {
     let aim = aim_of(&options.aim)?;
     let out = Output::new(global);
     let reached = reach(&aim).map_err(|why| Failure::Failed(anyhow::Error::msg(why)))?;

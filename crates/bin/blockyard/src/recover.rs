@@ -19,7 +19,7 @@ struct Listed {
 /// The copies are listed, or the chosen one is the state.
 ///
 /// *Errors*: a daemon has the folder, a disk cannot be read, or no such copy is there; nothing is changed then.
-pub fn run(options: &RecoverOptions, global: &Global) -> Result<(), Failure> {
+pub(crate) fn run(options: &RecoverOptions, global: &Global) -> Result<(), Failure> {
     let mut listed: Vec<Listed> = Vec::new();
     for disk in &options.disks {
         for found in state_copies(&read(disk)?) {

@@ -12,7 +12,7 @@ const FILE_BYTES_MAX: u64 = 4096;
 /// The secret of `file` (`-` is standard input) or of the environment variable `variable`, if either is given.
 ///
 /// One line break at the end of a file is not part of the secret. What is `encoded` is a constant of RFC 7143 §6.1.
-pub fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result<Option<SecretText>, Failure> {
+pub(crate) fn read(file: Option<&Path>, variable: &str, encoded: bool) -> Result<Option<SecretText>, Failure> {
     let plain = |bytes: &[u8]| if encoded { decoded(bytes) } else { Ok(SecretText::of(bytes)) };
     let Some(path) = file else {
         return std::env::var_os(variable).map(|secret| plain(secret.as_bytes())).transpose();

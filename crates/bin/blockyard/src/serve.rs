@@ -28,10 +28,10 @@ const HANDOVER: Duration = Duration::from_secs(3);
 const HANDOVER_STEP: Duration = Duration::from_millis(20);
 
 /// For all sessions that there may be, half-open logins, disks and doors.
-pub const OPEN_FILES_WANTED: u64 = 18_432;
+pub(crate) const OPEN_FILES_WANTED: u64 = 18_432;
 
 /// The daemon has run until it was told to stop, and has stopped cleanly.
-pub fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Failure> {
+pub(crate) fn serve(options: &ServeOptions, socket: Option<PathBuf>) -> Result<(), Failure> {
     let config = Config::load(options, socket)?;
     #[cfg(debug_assertions)]
     confined::probe::arm(options.probe);
@@ -85,6 +85,7 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     let (stopping, stops) = tokio::sync::watch::channel(false);
     let feeding = tokio::spawn(pulse.feed(stops));
     let watching = tokio::spawn(control.memory.clone().watch(found, memory.cache_bytes));
+    let remembering = tokio::spawn(control.memberships.clone().keep());
     let looking_below = tokio::spawn(control.room.clone().watch());
     let counting = tokio::spawn(control.descriptors.clone().watch());
     systemd::ready();
@@ -101,6 +102,7 @@ async fn run(config: Config, last_lines: LastLines, tie: Option<Tie>) -> Result<
     shards.join()?;
     feeding.abort();
     watching.abort();
+    remembering.abort();
     looking_below.abort();
     counting.abort();
     tracing::info!("stopped");

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// SIGTERM and SIGINT, as long as this is kept: neither ends the process any more.
-pub struct Stops {
+pub(crate) struct Stops {
     terminate: Signal,
     interrupt: Signal,
 }
@@ -17,12 +17,12 @@ impl Stops {
     /// Heard from now on.
     ///
     /// *Errors*: the system takes no handler. *Panics*: outside of a runtime with I/O.
-    pub fn heard() -> io::Result<Self> {
+    pub(crate) fn heard() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// Ready when the next one comes.
-    pub async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -31,7 +31,7 @@ impl Stops {
 }
 
 /// The process ends after `most`, if it has not by then: a thread of its own sees to it, for those that should end it may hang.
-pub fn end_by_force_after(most: Duration) {
+pub(crate) fn end_by_force_after(most: Duration) {
     let watch = move || {
         thread::sleep(most);
         tracing::error!(seconds = most.as_secs(), "the daemon has not stopped in its time; it ends now");

@@ -20,14 +20,14 @@ const STEP: Duration = Duration::from_secs(10);
 const MORE: Duration = Duration::from_secs(40);
 
 /// What the watchdog looks at.
-pub struct Pulse {
+pub(crate) struct Pulse {
     engine: Engine,
     socket: PathBuf,
     helper: Option<Arc<Client>>,
 }
 
 /// More time to start is asked for as long as the data plane answers. Never ready; to be dropped once the daemon has started.
-pub async fn starting(engine: &Engine) {
+pub(crate) async fn starting(engine: &Engine) {
     tell(&[NotifyState::Status("opening disks and pools")]);
     let mut ticks = interval(STEP);
     loop {
@@ -40,12 +40,12 @@ pub async fn starting(engine: &Engine) {
 }
 
 /// The daemon serves: whoever waits for it may go on.
-pub fn ready() {
+pub(crate) fn ready() {
     tell(&[NotifyState::Ready, NotifyState::Status("serving")]);
 }
 
 /// The daemon stops.
-pub fn stopping() {
+pub(crate) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
 }
 
@@ -57,18 +57,18 @@ fn tell(states: &[NotifyState<'_>]) {
 
 impl Pulse {
     /// That of the daemon with this data plane that is asked over `socket`.
-    pub fn new(engine: Engine, socket: PathBuf) -> Self {
+    pub(crate) fn new(engine: Engine, socket: PathBuf) -> Self {
         Self { engine, socket, helper: None }
     }
 
     /// The same, of a daemon that has this helper: without it no disk can be opened.
-    pub fn beside(self, helper: Option<Arc<Client>>) -> Self {
+    pub(crate) fn beside(self, helper: Option<Arc<Client>>) -> Self {
         Self { helper, ..self }
     }
 
     /// Feeds the watchdog, where there is one, twice in its period, as long as both planes answer. Once the daemon
     /// stops, that this is called is enough. Never ready.
-    pub async fn feed(self, stopping: watch::Receiver<bool>) {
+    pub(crate) async fn feed(self, stopping: watch::Receiver<bool>) {
         let Some(period) = sd_notify::watchdog_enabled() else { return std::future::pending().await };
         // A third of it leaves time for an answer that takes long.
         let step = (period / 3).max(Duration::from_millis(1));

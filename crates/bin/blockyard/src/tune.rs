@@ -4,7 +4,7 @@
 
 mod cpus;
 mod disks;
-pub mod host;
+pub(crate) mod host;
 mod interfaces;
 mod interrupts;
 mod keep;
@@ -15,19 +15,19 @@ mod record;
 mod root;
 mod set;
 
-pub use cpus::Cpus;
-pub use keep::files as kept_files;
-pub use knobs::Knob;
-pub use record::{Entry, Record};
-pub use root::Root;
-pub use set::{Step, apply, entries, plan, revert};
+pub(crate) use cpus::Cpus;
+pub(crate) use keep::files as kept_files;
+pub(crate) use knobs::Knob;
+pub(crate) use record::{Entry, Record};
+pub(crate) use root::Root;
+pub(crate) use set::{Step, apply, entries, plan, revert};
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// What the array uses of the machine.
 #[derive(Clone, Debug, Default)]
-pub struct Array {
+pub(crate) struct Array {
     /// Where its disks are.
     pub disks: Vec<PathBuf>,
     /// The interfaces that its portals are on, without the loopback.
@@ -39,7 +39,7 @@ pub struct Array {
 /// What is to be done about a knob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub(crate) enum Verdict {
     /// Nothing: it is well as it is.
     Ok,
     /// `tune apply` sets it.
@@ -53,7 +53,7 @@ pub enum Verdict {
 /// How a knob is set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case")]
-pub enum Setting {
+pub(crate) enum Setting {
     /// The file below the root holds this value.
     File {
         /// Without the first slash, as in `sys/block/sda/queue/scheduler`.
@@ -76,7 +76,7 @@ pub enum Setting {
 
 /// One knob of this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Advice {
+pub(crate) struct Advice {
     /// What it is, and why.
     #[serde(flatten)]
     pub knob: &'static Knob,
@@ -146,18 +146,18 @@ impl Advice {
     }
 
     /// What it is called: `sda/scheduler`, or the knob's own name for one of the machine.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         if self.on.is_empty() { self.knob.name.to_owned() } else { format!("{}/{}", self.on, self.knob.name) }
     }
 
     /// True when `word` names it: its kind, its knob, whose it is, or `sda/scheduler`.
-    pub fn is_named(&self, word: &str) -> bool {
+    pub(crate) fn is_named(&self, word: &str) -> bool {
         word == self.knob.kind.word() || word == self.knob.name || word == self.on || word == self.name()
     }
 }
 
 /// Every knob that was found below `root` and bears on `array`, by kind.
-pub fn look(root: &Root, array: &Array) -> Vec<Advice> {
+pub(crate) fn look(root: &Root, array: &Array) -> Vec<Advice> {
     let mut all = disks::look(root, &array.disks);
     all.extend(network::look(root, &array.interfaces));
     all.extend(interfaces::look(root, &array.interfaces));
@@ -167,7 +167,7 @@ pub fn look(root: &Root, array: &Array) -> Vec<Advice> {
 }
 
 /// How many of `disks` are files, whose file system is not the array's to tune.
-pub fn files(root: &Root, disks: &[PathBuf]) -> usize {
+pub(crate) fn files(root: &Root, disks: &[PathBuf]) -> usize {
     disks.iter().filter(|disk| root.path(disk).exists() && disks::device(root, disk).is_none()).count()
 }
 

@@ -13,7 +13,7 @@ const PASSWD_BYTES_MAX: u64 = 1 << 20;
 
 /// A user of this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct User {
+pub(crate) struct User {
     /// As the configuration names it.
     pub name: String,
     uid: u32,
@@ -24,7 +24,7 @@ impl User {
     /// The user of this name in `/etc/passwd`.
     ///
     /// *Errors*: there is none.
-    pub fn find(name: &str) -> Result<Self, Refusal> {
+    pub(crate) fn find(name: &str) -> Result<Self, Refusal> {
         let passwd = bounded::text_file(Path::new("/etc/passwd"), PASSWD_BYTES_MAX).unwrap_or_default();
         Self::among(&passwd, name).ok_or_else(|| {
             let message = format!("/etc/passwd has no user {}", bounded::quoted(name));
@@ -42,7 +42,7 @@ impl User {
     }
 
     /// This process, which has one thread, is that user, with no other groups.
-    pub fn take(&self) -> io::Result<()> {
+    pub(crate) fn take(&self) -> io::Result<()> {
         if geteuid().as_raw() == self.uid {
             return Ok(());
         }
@@ -57,7 +57,7 @@ impl User {
 /// not followed.
 ///
 /// *Errors*: a file cannot be given away.
-pub fn prepare(user: &User, state: &Path, key: Option<&Path>, socket: &Path) -> io::Result<()> {
+pub(crate) fn prepare(user: &User, state: &Path, key: Option<&Path>, socket: &Path) -> io::Result<()> {
     let own = |path: &Path| lchown(path, Some(user.uid), Some(user.gid));
     if geteuid().as_raw() == user.uid {
         return Ok(());

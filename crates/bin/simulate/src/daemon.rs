@@ -31,7 +31,7 @@ impl Drop for Shards {
 
 impl Daemon {
     /// The data plane runs on `machine` with so many shards, all on the machine's one core, and so much memory for its cache.
-    pub fn start(machine: &Sim, shards: usize, cache_bytes: u64, plant: &Rc<Plant>) -> Self {
+    pub(crate) fn start(machine: &Sim, shards: usize, cache_bytes: u64, plant: &Rc<Plant>) -> Self {
         plant.begin_life();
         let limits = Limits::of(Budget { shards, buffer_bytes: BUFFER_BYTES, cache_bytes });
         let (post, inbox) = mailbox::channel();
@@ -57,7 +57,7 @@ impl Daemon {
     }
 
     /// What the data plane answers; a refusal of `ENGINE_GONE` when it is not there any more.
-    pub async fn order(&self, order: Order) -> Result<Report, Refusal> {
+    pub(crate) async fn order(&self, order: Order) -> Result<Report, Refusal> {
         let (tell, told) = mailbox::channel();
         let call = Call::new(order, move |answer| {
             // Nobody waits when the power was cut meanwhile.

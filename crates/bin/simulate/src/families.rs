@@ -56,14 +56,14 @@ pub(crate) enum Step {
 
 impl<'a> Families<'a> {
     /// The pool has no volumes yet; those that it gets are written as `write` says.
-    pub fn new(stage: &'a Stage, pool: &'a Pool, write: WritePolicy) -> Self {
+    pub(crate) fn new(stage: &'a Stage, pool: &'a Pool, write: WritePolicy) -> Self {
         let (volumes, snapshots, relatives) = Default::default();
         Self { stage, pool, volumes, snapshots, relatives, next_number: 0, scarce: false, write }
     }
 
     /// Hosts and operators are at work for a while, and the power goes; then everything is as it should be, also with as
     /// many members pulled out as the pool bears.
-    pub async fn live(&mut self) -> Judged<()> {
+    pub(crate) async fn live(&mut self) -> Judged<()> {
         let stage = self.stage;
         let habits = stage.habits();
         for _ in 0..stage.chance.within(2..=7) {
@@ -84,19 +84,19 @@ impl<'a> Families<'a> {
     }
 
     /// Hosts are at work.
-    pub fn start(&self, commands: u64) -> Traffic {
+    pub(crate) fn start(&self, commands: u64) -> Traffic {
         self.stage.start_hosts(self.stage.chance.count(1..=2), commands, &self.units(), &self.stage.habits())
     }
 
     /// Hosts are at work for a while, and nobody disturbs them.
-    pub async fn use_for_a_while(&self) -> Judged<()> {
+    pub(crate) async fn use_for_a_while(&self) -> Judged<()> {
         let traffic = self.start(self.stage.chance.within(20..=80));
         self.stage.until_over(&traffic, Duration::from_millis(10)).await;
         self.end_round(&traffic, Step::Done).await
     }
 
     /// No host is at work any more, and every block holds what it may.
-    pub async fn end_round(&self, traffic: &Traffic, step: Step) -> Judged<()> {
+    pub(crate) async fn end_round(&self, traffic: &Traffic, step: Step) -> Judged<()> {
         if step == Step::Dark {
             traffic.stop();
             self.look_at_all().await?;
@@ -106,7 +106,7 @@ impl<'a> Families<'a> {
     }
 
     /// Something that operators do while hosts work, perhaps until the power goes over it.
-    pub async fn step(&mut self, traffic: &Traffic) -> Judged<Step> {
+    pub(crate) async fn step(&mut self, traffic: &Traffic) -> Judged<Step> {
         match self.stage.chance.below(12) {
             0..=3 => self.take_snapshots().await,
             4..=5 => self.make_clone().await,
@@ -126,7 +126,7 @@ impl<'a> Families<'a> {
     }
 
     /// One more volume with a map, which hosts see.
-    pub async fn make_volume(&mut self, block_bytes: u32) -> Judged<()> {
+    pub(crate) async fn make_volume(&mut self, block_bytes: u32) -> Judged<()> {
         let bytes = self.stage.chance.within(1..=8) << 20;
         let mut spec = self.new_spec(bytes, block_bytes);
         let provision = self.stage.chance.pick(&[Provision::Thick, Provision::Thin]);
@@ -137,15 +137,25 @@ impl<'a> Families<'a> {
         self.create(spec).await
     }
 
+    /// One more volume with a map, if there is room for it and not enough of them.
+    pub(crate) async fn make_volume_if_it_fits(&mut self) -> Judged<()> {
+        // Snapshots and clones want room, too.
+        if self.volumes.len() >= VOLUMES_MAX / 2 {
+            return Ok(());
+        }
+        let spec = self.new_spec(self.stage.chance.within(1..=4) << 20, 4096);
+        self.create_if_it_fits(spec).await.map(drop)
+    }
+
     /// A volume of `bytes` that is to be made, and is nothing yet.
-    pub fn new_spec(&mut self, bytes: u64, block_bytes: u32) -> VolumeSpec {
+    pub(crate) fn new_spec(&mut self, bytes: u64, block_bytes: u32) -> VolumeSpec {
         let number = self.next_number;
         self.next_number += 1;
         self.stage.volume_spec(Some(&self.pool.name), number, bytes, block_bytes)
     }
 
     /// The volume is there, and hosts see it.
-    pub async fn create(&mut self, spec: VolumeSpec) -> Judged<()> {
+    pub(crate) async fn create(&mut self, spec: VolumeSpec) -> Judged<()> {
         match self.create_if_it_fits(spec).await? {
             true => Ok(()),
             false => Err("a pool that has room refuses a volume".to_owned()),
@@ -153,7 +163,7 @@ impl<'a> Families<'a> {
     }
 
     /// The volume is there, and hosts see it, unless the pool has no room for it.
-    pub async fn create_if_it_fits(&mut self, spec: VolumeSpec) -> Judged<bool> {
+    pub(crate) async fn create_if_it_fits(&mut self, spec: VolumeSpec) -> Judged<bool> {
         let Backend::Pool { provision, .. } = spec.backend else { return Err("a family lies in a pool".to_owned()) };
         match self.stage.ask(Order::CreateVolume(spec.clone())).await {
             Ok(_) => {}
@@ -186,7 +196,7 @@ impl<'a> Families<'a> {
     }
 
     /// A volume that has no snapshots is no more. No host is at work.
-    pub async fn delete_volume(&mut self) -> Judged<Step> {
+    pub(crate) async fn delete_volume(&mut self) -> Judged<Step> {
         let is_free = |volume: &Presented| self.snapshots.iter().all(|snapshot| snapshot.name.volume != volume.name);
         let free: Vec<usize> = (0..self.volumes.len()).filter(|&at| is_free(&self.volumes[at].0)).collect();
         if free.is_empty() || self.volumes.len() == 1 {
@@ -227,14 +237,14 @@ impl<'a> Families<'a> {
         self.stage.order(Order::SetVolumePolicy { volume, policy }).await.map(|_| Step::Done)
     }
 
-    pub async fn go_dark(&self) -> Judged<Step> {
+    pub(crate) async fn go_dark(&self) -> Judged<Step> {
         self.pull_the_plug();
         self.come_back(None).await?;
         Ok(Step::Dark)
     }
 
     /// Nothing is wrong with what the pool says of its volumes.
-    pub async fn expect_whole(&self) -> Judged<()> {
+    pub(crate) async fn expect_whole(&self) -> Judged<()> {
         match self
             .stage
             .order(Order::CheckPool { pool: self.pool.name.clone(), repair: false, accept_loss: false })
@@ -245,12 +255,12 @@ impl<'a> Families<'a> {
         }
     }
 
-    pub fn pull_the_plug(&self) -> Torn {
+    pub(crate) fn pull_the_plug(&self) -> Torn {
         self.stage.pull_the_plug(&self.presented())
     }
 
     /// The pool is open again with its volumes and snapshots, but perhaps not `doubtful`; whether that is there.
-    pub async fn come_back(&self, doubtful: Option<VolumeId>) -> Judged<bool> {
+    pub(crate) async fn come_back(&self, doubtful: Option<VolumeId>) -> Judged<bool> {
         self.stage.come_back(self.pool).await;
         self.pool.open(self.stage).await?;
         let found: Vec<VolumeId> = self.stage.volumes().await?.iter().map(|volume| volume.id).collect();
@@ -268,7 +278,7 @@ impl<'a> Families<'a> {
         Ok(doubtful.as_ref().is_some_and(is_there))
     }
 
-    pub async fn look_at_all(&self) -> Judged<()> {
+    pub(crate) async fn look_at_all(&self) -> Judged<()> {
         self.stage.look_at_all(&self.units()).await
     }
 
@@ -276,11 +286,11 @@ impl<'a> Families<'a> {
         work(&mut self.volumes[at].0.unit.oracle.borrow_mut())
     }
 
-    pub fn presented(&self) -> Vec<Presented> {
+    pub(crate) fn presented(&self) -> Vec<Presented> {
         self.volumes.iter().map(|(volume, _)| volume.clone()).collect()
     }
 
-    pub fn units(&self) -> Vec<Unit> {
+    pub(crate) fn units(&self) -> Vec<Unit> {
         let scarce = |provision: Provision| self.scarce && provision == Provision::Thin;
         let unit =
             |(volume, provision): &(Presented, Provision)| Unit { scarce: scarce(*provision), ..volume.unit.clone() };

@@ -16,23 +16,23 @@ struct Inner {
 
 impl Judge {
     /// This is wrong. Only the first counts.
-    pub fn fail(&self, why: impl Into<String>) {
+    pub(crate) fn fail(&self, why: impl Into<String>) {
         self.0.verdict.borrow_mut().get_or_insert_with(|| why.into());
         self.0.told.raise();
     }
 
     /// What the error says is wrong.
-    pub fn hear<T>(&self, heard: Result<T, String>) -> Option<T> {
+    pub(crate) fn hear<T>(&self, heard: Result<T, String>) -> Option<T> {
         heard.map_err(|why| self.fail(why)).ok()
     }
 
     /// True once something was wrong.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.0.verdict.borrow().is_some()
     }
 
     /// Is ready once something is wrong, and says what.
-    pub async fn failed(&self) -> String {
+    pub(crate) async fn failed(&self) -> String {
         self.0.told.wait(|| self.0.verdict.borrow().clone()).await
     }
 }

@@ -62,7 +62,7 @@ struct Op {
 
 impl Oracle {
     /// A volume of `blocks` blocks of zeros.
-    pub fn new(name: &str, block_bytes: usize, blocks: u64, clock: &Clock) -> Self {
+    pub(crate) fn new(name: &str, block_bytes: usize, blocks: u64, clock: &Clock) -> Self {
         Self {
             name: name.to_owned(),
             block_bytes,
@@ -75,35 +75,35 @@ impl Oracle {
     }
 
     /// How many blocks the volume has.
-    pub fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
 
     /// The volume has more blocks, of zeros.
-    pub fn grow(&mut self, blocks: u64) {
+    pub(crate) fn grow(&mut self, blocks: u64) {
         assert!(blocks >= self.blocks, "volumes do not shrink");
         self.blocks = blocks;
     }
 
     /// The blocks that were ever written, or meant to be.
-    pub fn touched(&self) -> Vec<u64> {
+    pub(crate) fn touched(&self) -> Vec<u64> {
         self.known.keys().copied().collect()
     }
 
     /// A value that no write has had.
-    pub fn fresh(&mut self) -> Value {
+    pub(crate) fn fresh(&mut self) -> Value {
         self.next_value += 1;
         Value::of_write(self.next_value)
     }
 
     /// A value that no WRITE SAME has had.
-    pub fn fresh_same(&mut self) -> Value {
+    pub(crate) fn fresh_same(&mut self) -> Value {
         self.next_value += 1;
         Value::of_write_same(self.next_value)
     }
 
     /// A write of `value` to every block of `extents` is submitted.
-    pub fn begin_write(&mut self, extents: &[Range<u64>], value: Value) -> OpId {
+    pub(crate) fn begin_write(&mut self, extents: &[Range<u64>], value: Value) -> OpId {
         let begun = self.tick();
         tracing::debug!(volume = self.name, op = begun, "{value} goes to {extents:?}");
         for lba in extents.iter().cloned().flatten() {
@@ -113,13 +113,13 @@ impl Oracle {
     }
 
     /// A read, a flush or a comparison is submitted.
-    pub fn begin(&mut self) -> OpId {
+    pub(crate) fn begin(&mut self) -> OpId {
         let begun = self.tick();
         self.enter(Op { begun, writes: None })
     }
 
     /// The write is over. Without effect on one that a power cut has ended.
-    pub fn end_write(&mut self, op: OpId, ending: Ending) {
+    pub(crate) fn end_write(&mut self, op: OpId, ending: Ending) {
         let now = self.tick();
         let Some(Op { begun, writes: Some((value, extents)) }) = self.open.remove(&op) else { return };
         tracing::debug!(volume = self.name, op = begun, "{value} has ended: {ending:?}");
@@ -134,7 +134,7 @@ impl Oracle {
     /// The read of `range` was answered with `data`.
     ///
     /// *Errors*: a block holds what it cannot, in words.
-    pub fn end_read(&mut self, op: OpId, range: Range<u64>, data: &[u8]) -> Result<(), String> {
+    pub(crate) fn end_read(&mut self, op: OpId, range: Range<u64>, data: &[u8]) -> Result<(), String> {
         let now = self.tick();
         let Some(Op { begun, .. }) = self.open.remove(&op) else { return Ok(()) };
         let expected = (range.end - range.start) as usize * self.block_bytes;
@@ -157,12 +157,12 @@ impl Oracle {
     }
 
     /// The read, flush or comparison came to nothing.
-    pub fn give_up(&mut self, op: OpId) {
+    pub(crate) fn give_up(&mut self, op: OpId) {
         self.open.remove(&op);
     }
 
     /// A flush that was submitted as `op` was answered with GOOD.
-    pub fn end_flush(&mut self, op: OpId) {
+    pub(crate) fn end_flush(&mut self, op: OpId) {
         let Some(Op { begun, .. }) = self.open.remove(&op) else { return };
         self.known.values_mut().for_each(|block| block.flush(begun));
     }
@@ -170,7 +170,7 @@ impl Oracle {
     /// A COMPARE AND WRITE that found `compared` in all blocks was answered with GOOD.
     ///
     /// *Errors*: it cannot have found that.
-    pub fn end_compare_good(&mut self, op: OpId, compared: Value) -> Result<(), String> {
+    pub(crate) fn end_compare_good(&mut self, op: OpId, compared: Value) -> Result<(), String> {
         let now = self.clock.get();
         if let Some(Op { begun, writes: Some((_, extents)) }) = self.open.get(&op) {
             for lba in extents.iter().cloned().flatten() {
@@ -187,7 +187,7 @@ impl Oracle {
     /// A COMPARE AND WRITE did not find `compared`.
     ///
     /// *Errors*: it must have found that.
-    pub fn end_compare_missed(&mut self, op: OpId, compared: Value) -> Result<(), String> {
+    pub(crate) fn end_compare_missed(&mut self, op: OpId, compared: Value) -> Result<(), String> {
         if let Some(Op { begun, writes: Some((value, extents)) }) = self.open.get(&op) {
             let mut all = extents.iter().cloned().flatten();
             let surely = all.all(|lba| {
@@ -203,14 +203,14 @@ impl Oracle {
     }
 
     /// The power is cut: nothing is under way any more, and all that was not stable is open again.
-    pub fn crash(&mut self, torn: Torn) {
+    pub(crate) fn crash(&mut self, torn: Torn) {
         let now = self.tick();
         self.open.clear();
         self.known.values_mut().for_each(|block| block.crash(torn, now));
     }
 
     /// What the block holds, as far as anybody can say: the newest value that it may have.
-    pub fn guess(&self, lba: u64) -> Value {
+    pub(crate) fn guess(&self, lba: u64) -> Value {
         self.known.get(&lba).map_or(Value::ZERO, Block::guess)
     }
 

@@ -12,7 +12,7 @@ const WORD_BYTES: usize = 8;
 pub(crate) struct Value(u64);
 
 impl Value {
-    pub const ZERO: Self = Self(0);
+    pub(crate) const ZERO: Self = Self(0);
     /// What no write leaves behind: a power cut mixed it. The rest is a digest of the content.
     const MIXED: u64 = 1 << 63;
 
@@ -20,22 +20,22 @@ impl Value {
     const SAME: u64 = 1 << 62;
 
     /// The value of the write with this number, which is neither zero nor huge.
-    pub fn of_write(number: u64) -> Self {
+    pub(crate) fn of_write(number: u64) -> Self {
         assert!((1..Self::SAME).contains(&number), "writes are counted from one");
         Self(number)
     }
 
     /// The value of the WRITE SAME with this number: all of its blocks are alike.
-    pub fn of_write_same(number: u64) -> Self {
+    pub(crate) fn of_write_same(number: u64) -> Self {
         Self(Self::of_write(number).0 | Self::SAME)
     }
 
     /// True for what a power cut has mixed: no block can be filled with it.
-    pub fn is_mixture(self) -> bool {
+    pub(crate) fn is_mixture(self) -> bool {
         self.0 & Self::MIXED != 0
     }
 
-    pub fn is_zero(self) -> bool {
+    pub(crate) fn is_zero(self) -> bool {
         self == Self::ZERO
     }
 }

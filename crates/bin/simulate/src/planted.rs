@@ -43,6 +43,14 @@ pub enum Planted {
     ReadOld,
     /// Where a member cannot be read, zeros are returned.
     ReadErrorIsZeros,
+    /// A member that has not answered in time is taken for one that has done what it was asked.
+    SilenceHidden,
+    /// Nobody looks how long members have not answered.
+    SilenceNotSeen,
+    /// A member that comes back does not get everywhere what it has missed.
+    ReturnLeavesGaps,
+    /// A copy of a member is not filled everywhere.
+    CopyLeavesGaps,
     /// Slabs of a new volume are not cleared.
     ZerosSkipped,
     /// A replacement is not filled everywhere.
@@ -93,6 +101,10 @@ pub(crate) struct Plant {
     /// How often the data plane was started.
     life: Cell<u64>,
     replacements: RefCell<BTreeSet<String>>,
+    /// Disks that members are copied to, by path.
+    copies: RefCell<BTreeSet<String>>,
+    /// Disks that were members in this life and were closed, by path.
+    closed: RefCell<BTreeSet<String>>,
     /// The disks of the log device, by path.
     logs: RefCell<BTreeSet<String>>,
     /// What the members of the pool held when it was made.
@@ -111,7 +123,7 @@ struct Answered {
 
 impl Planted {
     /// Every bug and its name.
-    const TABLE: [(Self, &'static str); 30] = [
+    const TABLE: [(Self, &'static str); 34] = [
         (Self::FlushSkipped, "flush-skipped"),
         (Self::FlushNotAwaited, "flush-not-awaited"),
         (Self::WriteNotAwaited, "write-not-awaited"),
@@ -122,6 +134,10 @@ impl Planted {
         (Self::WriteErrorHidden, "write-error-hidden"),
         (Self::ReadOld, "read-old"),
         (Self::ReadErrorIsZeros, "read-error-is-zeros"),
+        (Self::SilenceHidden, "silence-hidden"),
+        (Self::SilenceNotSeen, "silence-not-seen"),
+        (Self::ReturnLeavesGaps, "return-leaves-gaps"),
+        (Self::CopyLeavesGaps, "copy-leaves-gaps"),
         (Self::ZerosSkipped, "zeros-skipped"),
         (Self::RebuildLeavesGaps, "rebuild-leaves-gaps"),
         (Self::CatalogLost, "catalog-lost"),
@@ -178,13 +194,15 @@ impl FromStr for Planted {
 }
 
 impl Plant {
-    pub fn new(bug: Option<Planted>, world: &Sim) -> Rc<Self> {
+    pub(crate) fn new(bug: Option<Planted>, world: &Sim) -> Rc<Self> {
         Rc::new(Self {
             bug,
             chance: Chance::of(world),
             struck: Cell::default(),
             life: Cell::default(),
             replacements: RefCell::default(),
+            copies: RefCell::default(),
+            closed: RefCell::default(),
             logs: RefCell::default(),
             member_mib: Cell::default(),
             before: RefCell::default(),
@@ -193,39 +211,54 @@ impl Plant {
     }
 
     /// True when the disks are told wrong things, which a cache that forgets shows best.
-    pub fn bends_disks(&self) -> bool {
+    pub(crate) fn bends_disks(&self) -> bool {
         self.bug.is_some_and(|bug| !bug.is_on_the_wire())
     }
 
     /// True when hosts are told wrong things. No digest may protect them then.
-    pub fn bends_wire(&self) -> bool {
+    pub(crate) fn bends_wire(&self) -> bool {
         self.bug.is_some_and(Planted::is_on_the_wire)
     }
 
     /// How often the bug has struck.
-    pub fn struck(&self) -> u64 {
+    pub(crate) fn struck(&self) -> u64 {
         self.struck.get()
     }
 
     /// The data plane is started.
-    pub fn begin_life(&self) {
+    pub(crate) fn begin_life(&self) {
         self.life.set(self.life.get() + 1);
         self.before.take();
+        self.closed.take();
+        // Copies end with the life in which they began.
+        self.copies.take();
     }
 
     /// The disk at `path` takes the place of another.
-    pub fn know_replacement(&self, path: &str) {
+    pub(crate) fn know_replacement(&self, path: &str) {
         self.replacements.borrow_mut().insert(path.to_owned());
     }
 
+    /// A member is being copied to the disk at `path`.
+    pub(crate) fn know_copy(&self, path: &str) {
+        self.copies.borrow_mut().insert(path.to_owned());
+    }
+
     /// The disk at `path` belongs to the log device.
-    pub fn know_log(&self, path: &str) {
+    pub(crate) fn know_log(&self, path: &str) {
         self.logs.borrow_mut().insert(path.to_owned());
     }
 
     /// Members of the pool that is made now hold so much.
-    pub fn know_size(&self, mib: u64) {
+    pub(crate) fn know_size(&self, mib: u64) {
         self.member_mib.set(mib);
+    }
+
+    /// The disk at `path`, which was written to in the life `life`, is closed.
+    fn know_closed(&self, path: &str, life: u64) {
+        if life == self.life.get() {
+            self.closed.borrow_mut().insert(path.to_owned());
+        }
     }
 
     /// True when the bug is `bug` and strikes now, as it does once in `often` times.

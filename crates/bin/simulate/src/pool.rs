@@ -2,18 +2,22 @@
 
 mod log;
 
-use crate::stage::{Judged, Stage};
+use crate::stage::{DISK_PATIENCE, Judged, Stage};
 use model::{
     DiskName, GroupSpec, Level, MemberReport, MemberSize, MemberState, Name, Order, PoolId, PoolReport, PoolState,
     Report, Size, code,
 };
+use shard::World;
 use sim::{DiskFaults, DiskHandle, DiskShape};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 /// What the smallest disks hold: room for two volumes, each with a slab for its map.
 const DISK_MIB: u64 = 112;
+/// How long the operator waits before a disk is tried again that still does what it was asked before.
+const PUT_BACK_PAUSE: Duration = Duration::from_millis(500);
 
 /// A pool to be made of new disks.
 pub(crate) struct PoolPlan {
@@ -45,7 +49,7 @@ pub(crate) struct Pool {
 
 impl PoolPlan {
     /// One of `levels`, few members, small chunks.
-    pub fn of_chance(stage: &Stage, levels: &[Level]) -> Self {
+    pub(crate) fn of_chance(stage: &Stage, levels: &[Level]) -> Self {
         let chance = &stage.chance;
         let level = chance.pick(levels);
         let members = match level {
@@ -69,7 +73,7 @@ impl PoolPlan {
     }
 
     /// A pool that has its disks, and must yet be created.
-    pub async fn prepare(self, stage: &Stage) -> Judged<Pool> {
+    pub(crate) async fn prepare(self, stage: &Stage) -> Judged<Pool> {
         let name: Name = "tank".parse().expect("this is a name");
         let id = PoolId::from_random(stage.chance.identity());
         let sizes: Vec<u64> = (0..self.members).map(|_| stage.chance.within(self.sizes_mib())).collect();
@@ -84,7 +88,7 @@ impl PoolPlan {
     }
 
     /// The pool is made, of disks that were not there before.
-    pub async fn make(self, stage: &Stage) -> Judged<Pool> {
+    pub(crate) async fn make(self, stage: &Stage) -> Judged<Pool> {
         let pool = self.prepare(stage).await?;
         stage.order(pool.creation()).await?;
         Ok(pool)
@@ -98,7 +102,7 @@ fn used_mib(smallest: u64) -> u64 {
 
 impl Pool {
     /// The order that creates the pool of all disks that are known.
-    pub fn creation(&self) -> Order {
+    pub(crate) fn creation(&self) -> Order {
         let disks = self.disks.borrow().keys().take(self.plan.members).cloned().collect();
         let groups = vec![GroupSpec {
             level: self.plan.level,
@@ -111,7 +115,7 @@ impl Pool {
     }
 
     /// A new disk takes the place of `failed`, and is being filled. One that is too small does not.
-    pub async fn replace(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
+    pub(crate) async fn replace(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
         let order = |replacement: &DiskName| {
             let (failed, replacement) = (failed.clone(), replacement.clone());
             Order::ReplaceDisk { failed, member: None, replacement, force: false }
@@ -131,25 +135,41 @@ impl Pool {
     }
 
     /// The disk, which has failed, is well again and in its own place, and is being filled.
-    pub async fn put_back(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
+    pub(crate) async fn put_back(&self, stage: &Stage, failed: &DiskName) -> Judged<DiskName> {
         let handle = self.handle(stage, failed)?;
         handle.set_faults(DiskFaults::default());
         handle.revive();
         handle.make_readable();
         let replacement = failed.clone();
-        stage.order(Order::ReplaceDisk { failed: failed.clone(), member: None, replacement, force: false }).await?;
+        let order = Order::ReplaceDisk { failed: failed.clone(), member: None, replacement, force: false };
+        let until = stage.world.now() + 2 * DISK_PATIENCE;
+        loop {
+            match stage.ask(order.clone()).await {
+                // Operations that were late when it was given up have to land first: the operator tries again.
+                Err(refusal) if refusal.code == code::DISK_UNREADABLE && stage.world.now() < until => {
+                    stage.world.sleep(PUT_BACK_PAUSE).await;
+                }
+                Err(refusal) => return Err(format!("refused: {refusal} ({}): {order:?}", refusal.code)),
+                Ok(_) => break,
+            }
+        }
         Ok(failed.clone())
     }
 
     /// The member, which is failed or missing, is replaced by a new disk.
-    pub async fn replace_member(&self, stage: &Stage, lost: &MemberReport) -> Judged<()> {
-        let replacement = self.add_disk(stage, self.member_mib.get().max(*self.plan.sizes_mib().end())).await?;
+    pub(crate) async fn replace_member(&self, stage: &Stage, lost: &MemberReport) -> Judged<()> {
+        let replacement = self.add_replacement(stage).await?;
         let failed = lost.disk.clone().unwrap_or_else(|| self.new_name());
         stage.order(Order::ReplaceDisk { failed, member: Some(lost.id), replacement, force: false }).await.map(drop)
     }
 
+    /// A new disk that can take the place of any member.
+    pub(crate) async fn add_replacement(&self, stage: &Stage) -> Judged<DiskName> {
+        self.add_disk(stage, self.member_mib.get().max(*self.plan.sizes_mib().end())).await
+    }
+
     /// A new disk is in the machine, and the data plane knows it.
-    pub async fn add_disk(&self, stage: &Stage, mib: u64) -> Judged<DiskName> {
+    pub(crate) async fn add_disk(&self, stage: &Stage, mib: u64) -> Judged<DiskName> {
         let path = format!("/dev/disk{:03}", self.next_path.get());
         self.next_path.set(self.next_path.get() + 1);
         let PoolPlan { volatile_cache, sector_bytes: physical_block_bytes, .. } = self.plan;
@@ -162,23 +182,23 @@ impl Pool {
     }
 
     /// The simulated disk behind a name.
-    pub fn handle(&self, stage: &Stage, disk: &DiskName) -> Judged<DiskHandle> {
+    pub(crate) fn handle(&self, stage: &Stage, disk: &DiskName) -> Judged<DiskHandle> {
         let path = self.path(disk)?;
         stage.array.disk(&path).ok_or_else(|| format!("there is no disk at {path}"))
     }
 
     /// Where a disk is.
-    fn path(&self, disk: &DiskName) -> Judged<String> {
+    pub(crate) fn path(&self, disk: &DiskName) -> Judged<String> {
         self.disks.borrow().get(disk).cloned().ok_or_else(|| format!("nobody knows a disk {disk}"))
     }
 
     /// The simulated disks of all members, and of all others.
-    pub fn handles(&self, stage: &Stage) -> Vec<DiskHandle> {
+    pub(crate) fn handles(&self, stage: &Stage) -> Vec<DiskHandle> {
         self.disks.borrow().values().filter_map(|path| stage.array.disk(path)).collect()
     }
 
     /// Some disks have other places than before.
-    pub fn shuffle_places(&self, stage: &Stage) {
+    pub(crate) fn shuffle_places(&self, stage: &Stage) {
         let paths: Vec<String> = self.disks.borrow().values().cloned().collect();
         for _ in 0..stage.chance.below(4) {
             let [one, other] = [0, 1].map(|_| stage.chance.index(paths.len()));
@@ -189,7 +209,7 @@ impl Pool {
     }
 
     /// The data plane, which was just started, knows the disks, in another order and under other names.
-    pub async fn find_disks(&self, stage: &Stage) {
+    pub(crate) async fn find_disks(&self, stage: &Stage) {
         let mut paths: Vec<String> = self.disks.take().into_values().collect();
         stage.chance.shuffle(&mut paths);
         for path in paths {
@@ -200,31 +220,53 @@ impl Pool {
         }
     }
 
+    /// The data plane knows the disks, too, that could not be opened when it was started.
+    pub(crate) async fn find_late_disks(&self, stage: &Stage) {
+        let all = self.disks.borrow().clone();
+        for (disk, path) in all {
+            // It refuses those that it knows.
+            let _ = stage.ask(Order::OpenDisk { disk, path, remote: None }).await;
+        }
+    }
+
+    /// The order that opens the pool.
+    pub(crate) fn opening(&self) -> Order {
+        self.opening_as(false)
+    }
+
+    /// The same, for reading alone where `read_only`.
+    pub(crate) fn opening_as(&self, read_only: bool) -> Order {
+        Order::OpenPool {
+            id: self.id,
+            force: false,
+            accept_log_loss: false,
+            read_only,
+            key: None,
+            whole: false,
+            keep: None,
+            confirmed: true,
+        }
+    }
+
     /// The data plane, which was just started, has the pool open.
-    pub async fn open(&self, stage: &Stage) -> Judged<PoolReport> {
+    pub(crate) async fn open(&self, stage: &Stage) -> Judged<PoolReport> {
         self.find_disks(stage).await;
         // Disks that lie may say of a mark that they have it, and show another.
         for _ in 0..if self.lies.get() { 5 } else { 0 } {
-            match stage
-                .ask(Order::OpenPool { id: self.id, force: false, accept_log_loss: false, read_only: false, key: None })
-                .await
-            {
+            match stage.ask(self.opening()).await {
                 Ok(Report::Pool(report)) => return Ok(report),
                 Err(refusal) if refusal.code == code::POOL_OWNED => {}
                 other => return Err(format!("OpenPool was answered with {other:?}")),
             }
         }
-        match stage
-            .order(Order::OpenPool { id: self.id, force: false, accept_log_loss: false, read_only: false, key: None })
-            .await?
-        {
+        match stage.order(self.opening()).await? {
             Report::Pool(report) => Ok(report),
             other => Err(format!("OpenPool was answered with {other:?}")),
         }
     }
 
     /// Nothing is missing and nothing is being repaired.
-    pub async fn expect_healthy(&self, stage: &Stage, when: &str) -> Judged<()> {
+    pub(crate) async fn expect_healthy(&self, stage: &Stage, when: &str) -> Judged<()> {
         let report = stage.pool().await?;
         if report.state == PoolState::Healthy {
             Ok(())
@@ -234,17 +276,17 @@ impl Pool {
     }
 
     /// How many members may be lost, whichever they are.
-    pub fn tolerated(&self) -> usize {
+    pub(crate) fn tolerated(&self) -> usize {
         self.plan.level.tolerated(self.plan.members)
     }
 
     /// From now on the smallest member holds so much.
-    pub fn need(&self, mib: u64) {
+    pub(crate) fn need(&self, mib: u64) {
         self.member_mib.set(used_mib(mib));
     }
 
     /// As many members as may be lost are pulled out, of those of each group that are in step.
-    pub async fn pull_all_that_may_be(&self, stage: &Stage) -> Judged<()> {
+    pub(crate) async fn pull_all_that_may_be(&self, stage: &Stage) -> Judged<()> {
         for group in stage.pool().await?.all_groups() {
             let in_step = |member: &&MemberReport| member.state == MemberState::InSync;
             let lost = group.members.iter().filter(|member| !in_step(member)).count();

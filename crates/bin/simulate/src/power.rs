@@ -23,7 +23,7 @@ pub(crate) enum Came {
 
 impl Stage {
     /// The data plane dies at this instant: by a power cut of its machine, or alone. What that does to blocks under way.
-    pub fn pull_the_plug(&self, volumes: &[Presented]) -> Torn {
+    pub(crate) fn pull_the_plug(&self, volumes: &[Presented]) -> Torn {
         let small_blocks = volumes.iter().any(|volume| volume.unit.block_bytes < 4096);
         match self.chance.below(8) {
             0 | 1 => self.kill(volumes),
@@ -36,13 +36,13 @@ impl Stage {
     }
 
     /// The data plane dies alone: its disks keep what is in their caches.
-    pub fn kill(&self, volumes: &[Presented]) -> Torn {
+    pub(crate) fn kill(&self, volumes: &[Presented]) -> Torn {
         self.array.kill();
         self.forget_what_was_under_way(volumes, Torn::Whole)
     }
 
     /// The machine has no power any more, and its disks keep what `crash` says.
-    pub fn cut_power(&self, volumes: &[Presented], crash: Crash) -> Torn {
+    pub(crate) fn cut_power(&self, volumes: &[Presented], crash: Crash) -> Torn {
         self.array.crash(crash);
         let torn = match crash {
             Crash::AllLanded | Crash::NoneLanded => Torn::Whole,
@@ -53,20 +53,22 @@ impl Stage {
     }
 
     fn forget_what_was_under_way(&self, volumes: &[Presented], torn: Torn) -> Torn {
+        self.lives.set(self.lives.get() + 1);
+        self.is_dead.set(true);
         tracing::info!(at = self.world.now().0, ?torn, "the plug is pulled");
         self.doubt_what_failed(volumes, torn);
         torn
     }
 
     /// Of writes that were not answered with GOOD nobody can tell whether they are there once the pool is opened anew.
-    pub fn doubt_what_failed(&self, volumes: &[Presented], torn: Torn) {
+    pub(crate) fn doubt_what_failed(&self, volumes: &[Presented], torn: Torn) {
         for volume in volumes {
             volume.unit.oracle.borrow_mut().crash(torn);
         }
     }
 
     /// What the order comes to, unless it is time to pull the plug before.
-    pub async fn until_dark(&self, order: Order) -> Came {
+    pub(crate) async fn until_dark(&self, order: Order) -> Came {
         if self.chance.percent(40) {
             return Came::Answered(self.ask(order).await.map(drop));
         }
@@ -78,7 +80,7 @@ impl Stage {
     }
 
     /// The machine has power, the data plane runs, and has nothing open.
-    pub async fn come_back(&self, pool: &Pool) {
+    pub(crate) async fn come_back(&self, pool: &Pool) {
         self.world.sleep(self.chance.moment(Duration::from_secs(10))).await;
         pool.shuffle_places(self);
         self.array.boot();
@@ -86,7 +88,7 @@ impl Stage {
     }
 
     /// The pool is open again, and the hosts are let in.
-    pub async fn reopen(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
+    pub(crate) async fn reopen(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
         let report = pool.open(self).await?;
         self.expect_volumes(volumes).await?;
         self.present(volumes).await?;
@@ -95,7 +97,7 @@ impl Stage {
     }
 
     /// The data plane ends in good order, and is started again.
-    pub async fn restart(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
+    pub(crate) async fn restart(&self, pool: &Pool, volumes: &[Presented]) -> Judged<PoolReport> {
         self.order(Order::Stop).await?;
         self.array.kill();
         self.come_back(pool).await;
@@ -103,7 +105,7 @@ impl Stage {
     }
 
     /// The volumes of the data plane.
-    pub async fn volumes(&self) -> Judged<Vec<VolumeReport>> {
+    pub(crate) async fn volumes(&self) -> Judged<Vec<VolumeReport>> {
         match self.order(Order::Volumes).await? {
             Report::Volumes(found) => Ok(found),
             other => Err(format!("Volumes was answered with {other:?}")),

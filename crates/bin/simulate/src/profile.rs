@@ -4,6 +4,7 @@ mod disks;
 mod families;
 mod full;
 mod growth;
+mod misbehaving;
 mod network;
 mod power_cut;
 mod refusing;
@@ -36,11 +37,13 @@ pub enum Profile {
     Growth,
     /// Members that refuse writes for a while, some or all of them.
     Refusing,
+    /// Members that hang, dawdle, err, vanish and come late, with copies, rebuilds, snapshots and crashes.
+    Misbehaving,
 }
 
 impl Profile {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Network,
         Self::PowerCut,
         Self::Disks,
@@ -49,6 +52,7 @@ impl Profile {
         Self::Full,
         Self::Growth,
         Self::Refusing,
+        Self::Misbehaving,
     ];
 
     /// Plays one run, at whose end the data plane stops as it is told to.
@@ -62,6 +66,7 @@ impl Profile {
             Self::Full => full::play(stage).await,
             Self::Growth => growth::play(stage).await,
             Self::Refusing => refusing::play(stage).await,
+            Self::Misbehaving => misbehaving::play(stage).await,
         }?;
         stage.order(Order::Stop).await.map(drop)
     }
@@ -78,6 +83,7 @@ impl fmt::Display for Profile {
             Self::Full => "full",
             Self::Growth => "growth",
             Self::Refusing => "refusing",
+            Self::Misbehaving => "misbehaving",
         })
     }
 }
@@ -113,6 +119,9 @@ impl Planted {
             | Self::RebuildLeavesGaps
             | Self::CatalogInOneSlot => Profile::Disks,
             Self::RefusalNotTold => Profile::Refusing,
+            Self::SilenceHidden | Self::SilenceNotSeen | Self::ReturnLeavesGaps | Self::CopyLeavesGaps => {
+                Profile::Misbehaving
+            }
             Self::LogWriteLost => Profile::WriteBack,
             Self::NewRoomLost => Profile::Growth,
             Self::ReadsAnotherBlock

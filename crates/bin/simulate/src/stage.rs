@@ -7,19 +7,21 @@ use crate::judge::Judge;
 use crate::oracle::Clock;
 use crate::planted::Plant;
 use futures_util::FutureExt;
+use futures_util::future::{Either, select};
 use iscsi::chap::{Algorithm, Credential};
 use iscsi::initiator::Config;
 use iscsi::login::{InitiatorAuth, InitiatorConfig};
 use iscsi::pdu::Isid;
 use iscsi::{DigestOffer, IscsiName, Offer};
 use model::{
-    Access, Chap, Demand, DiskCounters, DiskName, Host as ModelHost, Initiators, Name, Order, PoolReport, Portal,
-    PortalPolicy, Presentation, Proof, Refusal, Report, Secret, SessionReport, Target, VolumeId, VolumeName,
+    Access, Chap, Demand, DiskCounters, DiskName, GroupReport, Host as ModelHost, Initiators, Name, Order, PoolReport,
+    Portal, PortalPolicy, Presentation, Proof, Refusal, Report, Secret, SessionReport, Target, VolumeId, VolumeName,
 };
 use shard::World;
 use sim::{NetworkFaults, Sim};
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -58,6 +60,12 @@ pub(crate) struct Stage {
     pub told: Rc<Told>,
     done: Rc<Cell<u64>>,
     lingering: Rc<Cell<u64>>,
+    /// How often the data plane has died or was started.
+    pub lives: Rc<Cell<u64>>,
+    /// True from its death until it is started.
+    pub is_dead: Rc<Cell<bool>>,
+    /// How long an order may take, where that is judged.
+    orders_within: Cell<Option<Duration>>,
 }
 
 /// How hosts prove who they are, the same for all of a run.
@@ -84,7 +92,7 @@ pub(crate) struct Traffic {
 
 impl Stage {
     /// Two machines on a quiet network; the data plane runs, and has nothing to serve.
-    pub fn new(world: &Sim, judge: &Judge, plant: &Rc<Plant>) -> Self {
+    pub(crate) fn new(world: &Sim, judge: &Judge, plant: &Rc<Plant>) -> Self {
         let chance = Chance::of(world);
         let addresses: [IpAddr; 2] = [[10, 0, 0, 2].into(), [10, 0, 1, 2].into()];
         let array = world.add_node(addresses[0]);
@@ -113,39 +121,57 @@ impl Stage {
             told: Rc::default(),
             done: Rc::default(),
             lingering: Rc::default(),
+            lives: Rc::default(),
+            is_dead: Rc::default(),
+            orders_within: Cell::default(),
         }
     }
 
+    /// From now on an order that takes longer than `most` is wrong.
+    pub(crate) fn bound_orders(&self, most: Duration) {
+        self.orders_within.set(Some(most));
+    }
+
     /// How many commands were answered with GOOD.
-    pub fn done(&self) -> u64 {
+    pub(crate) fn done(&self) -> u64 {
         self.done.get()
     }
 
     /// What the data plane answers to `order`.
-    pub async fn ask(&self, order: Order) -> Result<Report, Refusal> {
+    pub(crate) async fn ask(&self, order: Order) -> Result<Report, Refusal> {
         tracing::info!(at = self.world.now().0, "order {order:?}");
         let daemon = self.daemon.borrow().clone();
-        daemon.order(order).await
+        let Some(most) = self.orders_within.get() else { return daemon.order(order).await };
+        let asked = format!("{order:?}");
+        match select(pin!(daemon.order(order)), self.world.sleep(most)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right((_, answer)) => {
+                self.judge.fail(format!("an order has no answer after {most:?}: {asked}"));
+                answer.await
+            }
+        }
     }
 
     /// What the data plane answers to an order that it has no reason to refuse.
-    pub async fn order(&self, order: Order) -> Judged<Report> {
+    pub(crate) async fn order(&self, order: Order) -> Judged<Report> {
         let asked = format!("{order:?}");
         self.ask(order).await.map_err(|refusal| format!("refused: {refusal} ({}): {asked}", refusal.code))
     }
 
     /// The data plane starts anew, after its machine lost its power or it was killed.
-    pub fn start_daemon(&self) {
+    pub(crate) fn start_daemon(&self) {
+        self.lives.set(self.lives.get() + 1);
+        self.is_dead.set(false);
         *self.daemon.borrow_mut() = Daemon::start(&self.array, self.shards, self.cache_bytes, &self.plant);
     }
 
     /// The hosts see exactly `volumes`, through every portal.
-    pub async fn present(&self, volumes: &[Presented]) -> Judged<()> {
+    pub(crate) async fn present(&self, volumes: &[Presented]) -> Judged<()> {
         self.order(Order::SetAccess(self.access(volumes))).await.map(drop)
     }
 
     /// The data plane listens.
-    pub async fn open_portals(&self) -> Judged<()> {
+    pub(crate) async fn open_portals(&self) -> Judged<()> {
         for &address in &*self.portals {
             self.order(Order::OpenPortal { address }).await?;
         }
@@ -153,7 +179,7 @@ impl Stage {
     }
 
     /// Hosts send `commands` commands to `units`, each in one session at a time.
-    pub fn start_hosts(&self, hosts: usize, commands: u64, units: &[Unit], habits: &Habits) -> Traffic {
+    pub(crate) fn start_hosts(&self, hosts: usize, commands: u64, units: &[Unit], habits: &Habits) -> Traffic {
         let traffic = Traffic { left: Rc::new(Cell::new(commands)), running: Rc::new(Cell::new(hosts)) };
         for number in 0..hosts {
             let depth = self.chance.count(1..=habits.depth);
@@ -169,7 +195,7 @@ impl Stage {
     }
 
     /// How hosts behave that send whatever there is, and wait for its answer.
-    pub fn habits(&self) -> Habits {
+    pub(crate) fn habits(&self) -> Habits {
         Habits {
             depth: 8,
             blocks: self.chance.within(1..=24),
@@ -182,7 +208,7 @@ impl Stage {
     }
 
     /// The host with this number.
-    pub fn host(&self, number: usize, left: &Rc<Cell<u64>>, units: &[Unit], habits: Habits) -> Host {
+    pub(crate) fn host(&self, number: usize, left: &Rc<Cell<u64>>, units: &[Unit], habits: Habits) -> Host {
         let shared = Shared {
             world: self.world.clone(),
             portals: self.portals.clone(),
@@ -191,20 +217,22 @@ impl Stage {
             left: left.clone(),
             done: self.done.clone(),
             told: self.told.clone(),
+            lives: self.lives.clone(),
+            is_dead: self.is_dead.clone(),
             lingering: self.lingering.clone(),
         };
         Host { shared, config: self.initiator(number), units: units.to_vec(), habits, gone: self.gone() }
     }
 
     /// Nothing is left to send; looks so often.
-    pub async fn until_over(&self, traffic: &Traffic, every: Duration) {
+    pub(crate) async fn until_over(&self, traffic: &Traffic, every: Duration) {
         while !traffic.is_over() {
             self.world.sleep(every).await;
         }
     }
 
     /// Nothing of any session runs any more.
-    pub async fn quiet(&self, traffic: &Traffic) -> Judged<()> {
+    pub(crate) async fn quiet(&self, traffic: &Traffic) -> Judged<()> {
         traffic.stop();
         let until = self.world.now() + QUIET_TIME_MAX;
         while traffic.running.get() > 0 || self.lingering.get() > 0 {
@@ -217,7 +245,7 @@ impl Stage {
     }
 
     /// The disks have been doing nothing for a while: no rebuild and no resync runs.
-    pub async fn idle_disks(&self) -> Judged<()> {
+    pub(crate) async fn idle_disks(&self) -> Judged<()> {
         let until = self.world.now() + QUIET_TIME_MAX;
         let mut before: Option<Vec<_>> = None;
         loop {
@@ -225,7 +253,7 @@ impl Stage {
                 return Err("Disks was not answered with disks".to_owned());
             };
             let now: Vec<_> = disks.into_iter().map(|disk| (disk.name, disk.counters)).collect();
-            if before.is_some_and(|before| are_idle(&before, &now)) {
+            if before.is_some_and(|before| are_idle(&before, &now)) && !self.repairs().await? {
                 return Ok(());
             }
             if self.world.now() > until {
@@ -237,8 +265,17 @@ impl Stage {
         }
     }
 
+    /// True while a repair runs, be it that it leaves the disks to others for a while.
+    async fn repairs(&self) -> Judged<bool> {
+        let Report::Pools(pools) = self.order(Order::Pools).await? else {
+            return Err("Pools was not answered with pools".to_owned());
+        };
+        let is_repaired = |group: &GroupReport| group.rebuild.is_some() || group.resync.is_some();
+        Ok(pools.iter().any(|pool| pool.all_groups().any(is_repaired)))
+    }
+
     /// The sessions that the data plane knows; none while it does not run.
-    pub async fn sessions(&self) -> Vec<SessionReport> {
+    pub(crate) async fn sessions(&self) -> Vec<SessionReport> {
         match self.ask(Order::Sessions).await {
             Ok(Report::Sessions(sessions)) => sessions,
             _ => Vec::new(),
@@ -246,7 +283,7 @@ impl Stage {
     }
 
     /// The one pool that is open.
-    pub async fn pool(&self) -> Judged<PoolReport> {
+    pub(crate) async fn pool(&self) -> Judged<PoolReport> {
         match self.order(Order::Pools).await? {
             Report::Pools(pools) => pools.into_iter().next().ok_or_else(|| "no pool is open".to_owned()),
             other => Err(format!("Pools was answered with {other:?}")),
@@ -254,7 +291,7 @@ impl Stage {
     }
 
     /// A network as bad as chance wills; every connection survives it unless `breaks`.
-    pub fn bad_network(&self, breaks: bool) -> NetworkFaults {
+    pub(crate) fn bad_network(&self, breaks: bool) -> NetworkFaults {
         let chance = &self.chance;
         let per_million = |most| u32::try_from(chance.below(most)).expect("at most a million");
         NetworkFaults {
@@ -370,12 +407,12 @@ impl Stage {
 
 impl Traffic {
     /// Nothing new is sent.
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.left.set(0);
     }
 
     /// True when nothing is left to send, or the hosts have ended.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.left.get() == 0 || self.running.get() == 0
     }
 }

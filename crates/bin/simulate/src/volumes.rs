@@ -23,7 +23,7 @@ const SILENCES_MAX: u32 = 2;
 
 impl Unit {
     /// A unit that `oracle` judges, whose commands go to `hot`.
-    pub fn new(number: u16, block_bytes: u32, oracle: Oracle, hot: Vec<Range<u64>>) -> Self {
+    pub(crate) fn new(number: u16, block_bytes: u32, oracle: Oracle, hot: Vec<Range<u64>>) -> Self {
         Self {
             lun: Lun(u64::from(number) << 48),
             block_bytes: block_bytes as usize,
@@ -36,21 +36,27 @@ impl Unit {
     }
 
     /// The number of the unit, as operators give it.
-    pub fn number(&self) -> u16 {
+    pub(crate) fn number(&self) -> u16 {
         u16::try_from(self.lun.0 >> 48).expect("a shift by 48 leaves 16 bits")
     }
 }
 
 impl Stage {
     /// Makes a volume of `bytes`, in `pool` or in memory, and gives it a unit.
-    pub async fn make_volume(&self, pool: Option<&Name>, number: u16, bytes: u64, blocks: u32) -> Judged<Presented> {
+    pub(crate) async fn make_volume(
+        &self,
+        pool: Option<&Name>,
+        number: u16,
+        bytes: u64,
+        blocks: u32,
+    ) -> Judged<Presented> {
         let spec = self.volume_spec(pool, number, bytes, blocks);
         self.order(Order::CreateVolume(spec.clone())).await?;
         Ok(self.presented(&spec, number))
     }
 
     /// The volume of this number, to be made.
-    pub fn volume_spec(&self, pool: Option<&Name>, number: u16, bytes: u64, block_bytes: u32) -> VolumeSpec {
+    pub(crate) fn volume_spec(&self, pool: Option<&Name>, number: u16, bytes: u64, block_bytes: u32) -> VolumeSpec {
         let own: Name = format!("v{number}").parse().expect("this is a name");
         let (name, backend) = match pool {
             Some(pool) => {
@@ -69,7 +75,7 @@ impl Stage {
     }
 
     /// The volume of `spec` as hosts will see it, all zero.
-    pub fn presented(&self, spec: &VolumeSpec, number: u16) -> Presented {
+    pub(crate) fn presented(&self, spec: &VolumeSpec, number: u16) -> Presented {
         let blocks = spec.size.bytes() / u64::from(spec.block_bytes);
         let oracle = Oracle::new(&spec.name.to_string(), spec.block_bytes as usize, blocks, &self.clock);
         let mut unit = Unit::new(number, spec.block_bytes, oracle, self.hot(blocks));
@@ -78,7 +84,7 @@ impl Stage {
     }
 
     /// A few places for commands to go: the beginning, the end, and some between.
-    pub fn hot(&self, blocks: u64) -> Vec<Range<u64>> {
+    pub(crate) fn hot(&self, blocks: u64) -> Vec<Range<u64>> {
         let len = self.chance.within(4..=96).min(blocks);
         let mut starts = vec![0, blocks - len];
         starts.extend((0..self.chance.below(3)).map(|_| self.chance.below(blocks - len + 1)));
@@ -86,7 +92,7 @@ impl Stage {
     }
 
     /// Every block of `units` that was ever written, and some that were not, hold what they may.
-    pub async fn look_at_all(&self, units: &[Unit]) -> Judged<()> {
+    pub(crate) async fn look_at_all(&self, units: &[Unit]) -> Judged<()> {
         let habits = Habits {
             depth: 1,
             blocks: 1,
@@ -139,7 +145,7 @@ impl Stage {
 
 impl Stage {
     /// All blocks of the unit are given back by UNMAP, and are zeros. No host is at work.
-    pub async fn discard_all(&self, unit: &Unit) -> Judged<()> {
+    pub(crate) async fn discard_all(&self, unit: &Unit) -> Judged<()> {
         let habits = Habits {
             depth: 1,
             blocks: 1,

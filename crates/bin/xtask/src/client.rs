@@ -24,7 +24,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
 /// A session with one logical unit.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     socket: TcpStream,
     connection: Connection,
     begin: Instant,
@@ -39,7 +39,7 @@ pub struct Client {
 
 /// Who logs in.
 #[derive(Clone, Debug, Default)]
-pub struct Caller {
+pub(crate) struct Caller {
     /// Makes the initiator one of its own.
     pub number: u16,
     /// The address that it comes from, unless the system chooses.
@@ -50,12 +50,12 @@ pub struct Caller {
 
 impl Caller {
     /// The name of the initiator.
-    pub fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         format!("iqn.2026-11.io.blockyard:xtask.client{}", self.number)
     }
 
     /// A connection to the portal, not blocking.
-    pub fn connect(&self, portal: SocketAddr) -> Result<TcpStream> {
+    pub(crate) fn connect(&self, portal: SocketAddr) -> Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(portal), Type::STREAM, None)?;
         if let Some(from) = self.from {
             socket.bind(&SocketAddr::from((from, 0)).into())?;
@@ -71,12 +71,12 @@ impl Caller {
 impl Client {
     /// Logged in, at the unit's portal or where that has sent us, and the unit has told its capacity. `number` makes the
     /// initiator one of its own.
-    pub fn log_in(unit: &Unit, number: u16) -> Result<Self> {
+    pub(crate) fn log_in(unit: &Unit, number: u16) -> Result<Self> {
         Self::log_in_as(unit, &Caller { number, ..Caller::default() })
     }
 
     /// The same as a certain caller.
-    pub fn log_in_as(unit: &Unit, caller: &Caller) -> Result<Self> {
+    pub(crate) fn log_in_as(unit: &Unit, caller: &Caller) -> Result<Self> {
         let mut portal = unit.portal;
         for _ in 0..4 {
             let mut client = Self::knock(unit, portal, caller)?;
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// Connected; the login goes on with each [`Client::turn`].
-    pub fn knock(unit: &Unit, portal: SocketAddr, caller: &Caller) -> Result<Self> {
+    pub(crate) fn knock(unit: &Unit, portal: SocketAddr, caller: &Caller) -> Result<Self> {
         let name = |text: &str| IscsiName::parse(text).with_context(|| format!("\"{text}\" is no iSCSI name"));
         let mut login = InitiatorConfig::new(name(&caller.name())?, Some(name(&unit.iqn)?));
         let [high, low] = caller.number.to_be_bytes();
@@ -108,23 +108,27 @@ impl Client {
     }
 
     /// True once the connection is over.
-    pub fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         self.completion().is_err()
     }
 
     /// Sends a READ (16) in the next turn.
-    pub fn read(&mut self, lba: u64, blocks: u32, data_in: DataIn) -> Result<TaskId> {
+    pub(crate) fn read(&mut self, lba: u64, blocks: u32, data_in: DataIn) -> Result<TaskId> {
         self.submit(transfer_cdb(0x88, lba, blocks), None, data_in)
     }
 
     /// Sends a WRITE (16) in the next turn.
-    pub fn write(&mut self, lba: u64, data: Rope) -> Result<TaskId> {
+    pub(crate) fn write(&mut self, lba: u64, data: Rope) -> Result<TaskId> {
         let blocks = u32::try_from(data.len())? / self.block_bytes;
         self.submit(transfer_cdb(0x8a, lba, blocks), Some(data), DataIn::None)
     }
 
     /// All of them answer what the target asks, looked at once in each `every`, until it is over.
-    pub fn attend(clients: &mut [Self], every: Duration, mut is_over: impl FnMut() -> Result<bool>) -> Result<()> {
+    pub(crate) fn attend(
+        clients: &mut [Self],
+        every: Duration,
+        mut is_over: impl FnMut() -> Result<bool>,
+    ) -> Result<()> {
         while !is_over()? {
             Self::turn_due(clients)?;
             std::thread::sleep(every);
@@ -133,13 +137,13 @@ impl Client {
     }
 
     /// A turn of each that has something to do.
-    pub fn turn_due(clients: &mut [Self]) -> Result<()> {
+    pub(crate) fn turn_due(clients: &mut [Self]) -> Result<()> {
         let due = Self::which_are_due(clients)?;
         clients.iter_mut().zip(due).filter(|(_, due)| *due).try_for_each(|(client, _)| client.turn(Duration::ZERO))
     }
 
     /// Which of them have something to do: bytes have come, or wait to go. One system call tells it of all.
-    pub fn which_are_due(clients: &[Self]) -> Result<Vec<bool>> {
+    pub(crate) fn which_are_due(clients: &[Self]) -> Result<Vec<bool>> {
         let wants_to_send = clients.iter().map(|client| client.connection.wants_to_send());
         let mut looks: Vec<_> = clients.iter().map(|client| PollFd::new(&client.socket, PollFlags::IN)).collect();
         look(&mut looks, Duration::ZERO)?;
@@ -147,7 +151,7 @@ impl Client {
     }
 
     /// Sends what waits, and receives once; waits until something comes, at most `limit`.
-    pub fn turn(&mut self, limit: Duration) -> Result<()> {
+    pub(crate) fn turn(&mut self, limit: Duration) -> Result<()> {
         self.send()?;
         if self.receive()? {
             return Ok(());
@@ -159,7 +163,7 @@ impl Client {
     }
 
     /// The next command that has ended, when there is one.
-    pub fn completion(&mut self) -> Result<Option<Completion>> {
+    pub(crate) fn completion(&mut self) -> Result<Option<Completion>> {
         loop {
             match self.connection.poll_event() {
                 Some(Event::Completed(completion)) => return Ok(Some(completion)),
@@ -171,7 +175,7 @@ impl Client {
     }
 
     /// Takes turns until a command has ended.
-    pub fn await_completion(&mut self) -> Result<Completion> {
+    pub(crate) fn await_completion(&mut self) -> Result<Completion> {
         let until = Instant::now() + ANSWER_LIMIT;
         loop {
             if let Some(completion) = self.completion()? {
@@ -183,7 +187,7 @@ impl Client {
     }
 
     /// Any command, alone, from its beginning to its end; `lun` is the unit of the session unless it names another.
-    pub fn execute(
+    pub(crate) fn execute(
         &mut self,
         lun: Option<u16>,
         cdb: &[u8],
@@ -286,7 +290,7 @@ fn look(sockets: &mut [PollFd<'_>], limit: Duration) -> Result<()> {
 }
 
 /// *Errors*: a sentence with status and sense unless the command ended with GOOD.
-pub fn ensure_good(completion: &Completion) -> Result<()> {
+pub(crate) fn ensure_good(completion: &Completion) -> Result<()> {
     ensure!(
         completion.status == GOOD,
         "a command ended with status {:#04x}, sense {:02x?}",

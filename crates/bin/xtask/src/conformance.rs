@@ -1,8 +1,8 @@
 //! libiscsi's test suite against a target: every test in its own process, judged by name and count.
 
-pub mod expected;
+pub(crate) mod expected;
 mod judge;
-pub mod mode;
+pub(crate) mod mode;
 mod outcome;
 mod slow;
 
@@ -28,7 +28,7 @@ const TABLE: &str = "docs/conformance/libiscsi-1.19.toml";
 const TEST_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Which target to start
     #[arg(long, value_enum, default_value = "blockyard")]
     target: Kind,
@@ -60,7 +60,7 @@ struct Bench<'a> {
 }
 
 /// Runs the suite in each mode and prints how it went; true when everything is as docs/conformance says.
-pub fn run(root: &Path, options: &Options) -> Result<bool> {
+pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     // Each test runs in a folder of its own.
     let suite =
         if options.suite.components().count() > 1 { options.suite.canonicalize() } else { Ok(options.suite.clone()) };

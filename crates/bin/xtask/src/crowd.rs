@@ -45,7 +45,7 @@ const FIRST_GUEST: u16 = 1000;
 const LOOK: Duration = Duration::from_millis(100);
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Sessions of the crowd, each of an initiator of its own; with those who are measured 2,048 unless told, or 10,000 with --many
     #[arg(long)]
     sessions: Option<u16>,
@@ -71,7 +71,7 @@ impl Options {
 }
 
 /// Prints what came out; false when somebody was not served, or too slowly, or memory was not bounded.
-pub fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &Options) -> Result<bool> {
     raise_descriptors()?;
     stay_on(CLIENT_CORE).context("cannot stay on the clients' core")?;
     let scratch = tempfile::tempdir()?;

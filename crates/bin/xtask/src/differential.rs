@@ -1,7 +1,7 @@
 //! The same commands to our target and to Debian's tgtd, one after the other: each difference is explained.
 
 mod answer;
-pub mod explained;
+pub(crate) mod explained;
 mod side;
 mod stream;
 
@@ -24,7 +24,7 @@ const LEVEL_EVERY: u64 = 64;
 const LONG: u64 = 100_000;
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -63,7 +63,7 @@ struct Tally {
 }
 
 /// Sends the streams and prints how it went; true when every difference is explained.
-pub fn run(root: &Path, options: &Options) -> Result<bool> {
+pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let begin = Instant::now();
     let text = fs::read_to_string(root.join(TABLE)).with_context(|| format!("cannot read {TABLE}"))?;
     let table = Explained::parse(&text).context(TABLE)?;

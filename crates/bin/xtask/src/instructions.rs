@@ -27,7 +27,7 @@ const TOGGLES: [&str; 2] = ["steady_load::counted::inside*", "steady_load::count
 const TUNABLES: &str = "glibc.cpu.x86_rep_movsb_threshold=1073741824";
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Keep what was counted as what the rows take from now on
     #[arg(long)]
     bless: bool,
@@ -61,7 +61,7 @@ struct Kept {
 }
 
 /// Counts and prints; false when a row takes more than it may.
-pub fn run(root: &Path, options: &Options) -> Result<bool> {
+pub(crate) fn run(root: &Path, options: &Options) -> Result<bool> {
     let example = build(root)?;
     let kept = Kept::read(root)?;
     let scratch = tempfile::tempdir()?;

@@ -24,14 +24,14 @@ const LOOKED: Duration = Duration::from_secs(40);
 const LINKS: usize = 3;
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// This process is already in a network namespace of its own
     #[arg(long, hide = true)]
     inside: bool,
 }
 
 /// True when every link that goes and comes back is noticed, and sessions go where they should.
-pub fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.inside {
         return inside();
     }

@@ -20,7 +20,7 @@ use std::time::SystemTime;
 const LIMIT: Duration = Duration::from_secs(600);
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// The program to pack [default: the release build]
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
@@ -44,7 +44,7 @@ struct Recipe {
 }
 
 /// Packs, and judges what was packed; true when nothing is found.
-pub fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.inside {
         return trial::run(&recipe(options)?, &folder(options));
     }

@@ -25,7 +25,7 @@ const DISKS: usize = 6;
 const FAILED_MAX: usize = 2;
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// How many times the power is cut
     #[arg(long, default_value_t = 5)]
     rounds: u64,
@@ -52,7 +52,7 @@ enum Plan {
 }
 
 /// Cuts the power so many times; true when no block was lost.
-pub fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &Options) -> Result<bool> {
     let seed = options.seed.unwrap_or_else(|| {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| u64::from(time.subsec_nanos()))
     });

@@ -1,5 +1,6 @@
 //! The rules that a machine can hold, each a small check with a test that shows it failing.
 
+mod assertions;
 mod edges;
 mod locks;
 mod modules;
@@ -16,7 +17,7 @@ use std::path::Path;
 
 /// One broken rule: where, and what is wrong in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
+pub(crate) struct Finding {
     place: String,
     what: String,
 }
@@ -34,7 +35,7 @@ impl fmt::Display for Finding {
 }
 
 /// Runs every check over the checkout at `root` and prints what it finds; true when that is nothing.
-pub fn run(root: &Path) -> Result<bool> {
+pub(crate) fn run(root: &Path) -> Result<bool> {
     let tree = tree::Tree::read(root)?;
     let sources = rust::Source::parse_all(&tree)?;
     let ratchet = ratchet::Ratchet::read(root)?;
@@ -45,6 +46,7 @@ pub fn run(root: &Path) -> Result<bool> {
     for (name, circle) in modules::circles(&sources) {
         println!("{name}: {circle}");
     }
+    println!("assertions: {}", assertions::summary(&sources));
     findings.extend(ratchet.check(&sources));
     findings.extend(rust::check_paths(&tree));
     findings.extend(tree::check_marks(&tree));

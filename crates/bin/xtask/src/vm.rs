@@ -3,10 +3,12 @@
 //! The whole runs in a network namespace of its own with a tap, so that the guest sees the target's
 //! true addresses. Scripts and results cross on a 9p share.
 
+mod absent;
 mod asks;
 mod guest;
-pub mod image;
-pub mod mirror;
+pub(crate) mod image;
+pub(crate) mod mirror;
+mod remote;
 mod scenario;
 
 use crate::workspace;
@@ -17,7 +19,7 @@ use lab::target::Kind;
 use std::time::Duration;
 
 #[derive(Args)]
-pub struct Options {
+pub(crate) struct Options {
     /// Which script of tests/initiator-vm the guest runs
     #[arg(default_value = "first-lun")]
     scenario: String,
@@ -36,7 +38,7 @@ pub struct Options {
 }
 
 /// Runs one scenario in a guest and prints its table; true when every check of it held.
-pub fn run(options: &Options) -> Result<bool> {
+pub(crate) fn run(options: &Options) -> Result<bool> {
     if options.inside {
         return inside(options);
     }

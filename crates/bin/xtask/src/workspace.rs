@@ -10,19 +10,19 @@ use std::time::Duration;
 const BUILD_LIMIT: Duration = Duration::from_secs(1800);
 
 /// The folder of the workspace's Cargo.toml.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let here =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.ancestors().nth(3).expect("xtask lies three folders below the root").to_path_buf()
 }
 
 /// Cargo's target folder.
-pub fn target_folder() -> PathBuf {
+pub(crate) fn target_folder() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |folder| root().join(Path::new(&folder)))
 }
 
 /// The release build of the product, up to date; `BLOCKYARD_BIN` names another.
-pub fn product() -> Result<PathBuf> {
+pub(crate) fn product() -> Result<PathBuf> {
     static PRODUCT: OnceLock<PathBuf> = OnceLock::new();
     if let Some(path) = PRODUCT.get() {
         return Ok(path.clone());

@@ -4,7 +4,7 @@
 
 mod due;
 
-pub use due::{Due, State};
+pub(crate) use due::{Due, State};
 
 use crate::rule::{self, Rule};
 use control::{Condition, Conditions};
@@ -26,7 +26,7 @@ const FOLDED: u64 = 3600;
 /// What is wrong now, and who was told of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Book {
+pub(crate) struct Book {
     next: u64,
     /// The number of the last event that was looked at; none before the first look.
     cursor: Option<u64>,
@@ -78,7 +78,7 @@ pub enum How {
 
 /// What a receiver was told of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub(crate) struct Told {
     pub time: Timestamp,
     pub severity: EventSeverity,
     /// False while that was only tried.
@@ -89,7 +89,7 @@ pub struct Told {
 
 /// How a receiver fares.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Fare {
+pub(crate) struct Fare {
     pub succeeded: Option<Timestamp>,
     pub failed: Option<Timestamp>,
     pub why: Option<String>,
@@ -124,17 +124,17 @@ impl News {
 
 impl Book {
     /// What is wrong now, by number.
-    pub fn active(&self) -> impl Iterator<Item = (u64, &Alert)> {
+    pub(crate) fn active(&self) -> impl Iterator<Item = (u64, &Alert)> {
         self.alerts.iter().filter(|(_, alert)| alert.ended.is_none()).map(|(&number, alert)| (number, alert))
     }
 
     /// From when on events are to be looked at: those that came again while they are counted are among them.
-    pub fn look_from(now: Timestamp) -> Timestamp {
+    pub(crate) fn look_from(now: Timestamp) -> Timestamp {
         now.minus(FOLDED + 60)
     }
 
     /// This is how things are now; what is not there any more has ended, unless nobody knows.
-    pub fn look(&mut self, found: &Conditions, now: Timestamp) {
+    pub(crate) fn look(&mut self, found: &Conditions, now: Timestamp) {
         for condition in &found.there {
             self.raise(News::of(condition), How::Looked, 0, now);
         }
@@ -151,7 +151,7 @@ impl Book {
     }
 
     /// These have happened, oldest first; those that were looked at before are passed over. Before the first look nothing is news.
-    pub fn hear(&mut self, events: &[Event], now: Timestamp) {
+    pub(crate) fn hear(&mut self, events: &[Event], now: Timestamp) {
         let latest = events.last().map_or(0, |event| event.number);
         let cursor = *self.cursor.get_or_insert(latest);
         for event in events {
@@ -248,14 +248,14 @@ impl Book {
     }
 
     /// The alert of this number has ended.
-    pub fn end(&mut self, number: u64, now: Timestamp) {
+    pub(crate) fn end(&mut self, number: u64, now: Timestamp) {
         if let Some(alert) = self.alerts.get_mut(&number) {
             (alert.ended, alert.changed) = (Some(now), now);
         }
     }
 
     /// What is about something that is not there any more has ended.
-    pub fn drop_subjects(&mut self, is_there: impl Fn(&Alert) -> bool, now: Timestamp) {
+    pub(crate) fn drop_subjects(&mut self, is_there: impl Fn(&Alert) -> bool, now: Timestamp) {
         for alert in self.alerts.values_mut().filter(|alert| alert.ended.is_none()) {
             if !is_there(alert) {
                 (alert.ended, alert.changed) = (Some(now), now);
@@ -264,7 +264,7 @@ impl Book {
     }
 
     /// What is old is forgotten.
-    pub fn forget(&mut self, now: Timestamp) {
+    pub(crate) fn forget(&mut self, now: Timestamp) {
         self.silences.retain(|_, until| *until > now);
         self.alerts.retain(|_, alert| match (alert.how, alert.ended) {
             (How::Passing, None) => now.since(alert.last) <= DAY,
@@ -277,13 +277,13 @@ impl Book {
     }
 
     /// Until when nobody is told of the alert.
-    pub fn silenced(&self, alert: &Alert, now: Timestamp) -> Option<Timestamp> {
+    pub(crate) fn silenced(&self, alert: &Alert, now: Timestamp) -> Option<Timestamp> {
         let silences = [alert.code.to_string(), alert.topic.to_string(), alert.subject.to_string()];
         silences.iter().filter_map(|what| self.silences.get(what)).max().copied().filter(|until| *until > now)
     }
 
     /// The receiver is not there any more.
-    pub fn forget_receiver(&mut self, receiver: &Name) {
+    pub(crate) fn forget_receiver(&mut self, receiver: &Name) {
         self.fares.remove(receiver);
         for alert in self.alerts.values_mut() {
             alert.told.remove(receiver);
@@ -291,7 +291,7 @@ impl Book {
     }
 
     /// True when this book says nothing that `kept` does not say, but for what moves by itself.
-    pub fn is_as(&self, kept: &Self) -> bool {
+    pub(crate) fn is_as(&self, kept: &Self) -> bool {
         let still = |book: &Self| {
             let mut book = book.clone();
             book.counted.clear();

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The section of a document.
-pub type Section = BTreeMap<Name, ReceiverEntry>;
+pub(crate) type Section = BTreeMap<Name, ReceiverEntry>;
 
 impl Alerts {
     /// Receivers as they stand in a document, without secrets.

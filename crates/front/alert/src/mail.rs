@@ -14,7 +14,7 @@ const LINE_CHARS_MAX: usize = 76;
 const WORD_BYTES_MAX: usize = 42;
 
 /// The whole mail, in lines that end with CRLF.
-pub fn compose(receiver: &Name, from: &str, to: &[String], message: &Message) -> String {
+pub(crate) fn compose(receiver: &Name, from: &str, to: &[String], message: &Message) -> String {
     let domain = from.rsplit_once('@').map_or("localhost", |(_, domain)| domain);
     let mut mail = String::new();
     let mut head = |name: &str, value: &str| {

@@ -15,11 +15,11 @@ use std::path::PathBuf;
 use trust::Trust;
 
 /// For how long what happens together is gathered, unless told otherwise.
-pub const GATHER: Span = Span::from_millis(10_000);
+pub(crate) const GATHER: Span = Span::from_millis(10_000);
 /// After how long a receiver is told again, unless told otherwise.
-pub const REMIND: Span = Span::from_millis(24 * 3_600_000);
+pub(crate) const REMIND: Span = Span::from_millis(24 * 3_600_000);
 /// It is told of what is as bad or worse, unless told otherwise.
-pub const LEAST: EventSeverity = EventSeverity::Warning;
+pub(crate) const LEAST: EventSeverity = EventSeverity::Warning;
 /// Longer waits are a mistake.
 const GATHER_MAX: Span = Span::from_millis(3_600_000);
 /// The shortest time after which a receiver is told again.
@@ -31,7 +31,7 @@ const TEXT_MAX: usize = 2048;
 
 /// A receiver as it is kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Receiver {
+pub(crate) struct Receiver {
     pub way: ReceiverWay,
     pub trust: ReceiverTrust,
     pub least: EventSeverity,
@@ -43,14 +43,14 @@ pub struct Receiver {
 
 /// A password, or what messages are signed with. Control seals what is called `secret`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Proof {
+pub(crate) struct Proof {
     #[serde(with = "control::secret_hex")]
     secret: Secret,
 }
 
 impl Proof {
     /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
+    pub(crate) fn bytes(&self) -> &[u8] {
         self.secret.expose()
     }
 }
@@ -59,7 +59,7 @@ impl Receiver {
     /// A receiver that is asked for.
     ///
     /// *Errors*: it has no mail server and no webhook, or both; or what is said of it cannot be.
-    pub fn new(name: &Name, how: SetReceiver, node: &str) -> Result<Self, Refusal> {
+    pub(crate) fn new(name: &Name, how: SetReceiver, node: &str) -> Result<Self, Refusal> {
         let is_mail = how.to.is_some() || how.smtp.is_some();
         let way = match (&how.smtp, &how.url) {
             (Some(_), None) => ReceiverWay::Mail {
@@ -91,7 +91,12 @@ impl Receiver {
     /// A receiver as a document has it: what it does not say is as usual, but for the secret, which stays as it is.
     ///
     /// *Errors*: it cannot be told so, or it takes a secret that is not there.
-    pub fn of_entry(name: &Name, entry: &ReceiverEntry, known: Option<&Self>, node: &str) -> Result<Self, Refusal> {
+    pub(crate) fn of_entry(
+        name: &Name,
+        entry: &ReceiverEntry,
+        known: Option<&Self>,
+        node: &str,
+    ) -> Result<Self, Refusal> {
         let is_mail = entry.smtp.is_some() || !entry.to.is_empty() || entry.user.is_some() || entry.tls.is_some();
         let entry = entry.clone();
         let how = SetReceiver {
@@ -131,7 +136,7 @@ impl Receiver {
     /// The receiver with what is asked for.
     ///
     /// *Errors*: it cannot be told so.
-    pub fn changed(mut self, how: SetReceiver) -> Result<Self, Refusal> {
+    pub(crate) fn changed(mut self, how: SetReceiver) -> Result<Self, Refusal> {
         let before = self.destination();
         let SetReceiver { to, from, smtp, tls, user, password, url, form, secret, ca_file, pin, least, gather, remind } =
             how;
@@ -259,7 +264,7 @@ impl Receiver {
     }
 
     /// Whom we believe there.
-    pub fn trust(&self) -> Trust {
+    pub(crate) fn trust(&self) -> Trust {
         match &self.trust {
             ReceiverTrust::System => Trust::System,
             ReceiverTrust::CaFile { path } => Trust::Authority(PathBuf::from(path)),
@@ -268,12 +273,12 @@ impl Receiver {
     }
 
     /// What it wants to be told.
-    pub fn due<'a>(&self, receiver: &'a Name) -> Due<'a> {
+    pub(crate) fn due<'a>(&self, receiver: &'a Name) -> Due<'a> {
         Due { receiver, least: self.least, gather: self.gather.seconds(), remind: self.remind.seconds() }
     }
 
     /// The receiver as others see it.
-    pub fn report(&self, name: &Name, fare: &Fare) -> ReceiverReport {
+    pub(crate) fn report(&self, name: &Name, fare: &Fare) -> ReceiverReport {
         let Self { way, trust, least, gather, remind, proof } = self.clone();
         let Fare { succeeded, failed, why, is_away } = fare.clone();
         let (name, has_secret) = (name.clone(), proof.is_some());
@@ -282,7 +287,7 @@ impl Receiver {
 }
 
 /// From whom mail comes, unless told otherwise.
-pub fn usual_sender(node: &str) -> String {
+pub(crate) fn usual_sender(node: &str) -> String {
     format!("blockyard@{node}")
 }
 
@@ -323,7 +328,7 @@ fn server(text: &str, tls: MailTls) -> Result<String, Refusal> {
 /// Host and port of a server.
 ///
 /// *Errors*: it is none.
-pub fn split(server: &str) -> Result<(String, u16), Refusal> {
+pub(crate) fn split(server: &str) -> Result<(String, u16), Refusal> {
     let parsed = server.parse::<hyper::http::uri::Authority>().ok().filter(|it| !it.as_str().contains('@'));
     let found = parsed.and_then(|it| Some((it.host().trim_matches(['[', ']']).to_owned(), it.port_u16()?)));
     found.filter(|(host, port)| !host.is_empty() && *port > 0 && server.len() <= 255).ok_or_else(|| {
@@ -334,7 +339,7 @@ pub fn split(server: &str) -> Result<(String, u16), Refusal> {
 
 /// Where a webhook is.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub(crate) struct Place {
     pub is_tls: bool,
     pub host: String,
     pub port: u16,
@@ -347,7 +352,7 @@ pub struct Place {
 /// The parts of a webhook's URL.
 ///
 /// *Errors*: it is none, or goes elsewhere in the clear.
-pub fn parts(url: &str) -> Result<Place, Refusal> {
+pub(crate) fn parts(url: &str) -> Result<Place, Refusal> {
     let wrong = |hint: &str| {
         let message = format!("\"{}\" is not where a webhook can be", url.escape_debug());
         Refusal::new(code::ADDRESS_INVALID, message, hint)

@@ -5,7 +5,7 @@ use model::{EventCode, EventSeverity, event};
 
 /// What an event has to do with alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
+pub(crate) enum Rule {
     /// Something has happened and is over; it is news again after a day without it.
     Passing,
     /// It is news only once it has happened so often in an hour.
@@ -15,7 +15,7 @@ pub enum Rule {
 }
 
 /// What the event has to do with alerts. One that this version does not know is news.
-pub fn of(code: EventCode) -> Rule {
+pub(crate) fn of(code: EventCode) -> Rule {
     match code {
         // The state of pools, disks, logs, portals and the console is looked at.
         event::DISK_FAILED
@@ -24,11 +24,14 @@ pub fn of(code: EventCode) -> Rule {
         | event::DISK_WEARS
         | event::DISK_FAILING
         | event::DISK_STALLED
+        | event::DISK_BEHIND
+        | event::DISK_SLOW
         | event::PATH_LOST
         | event::FILE_SYSTEM_FULL
         | event::SPARE_NONE
         | event::LOG_FAILED
         | event::LOG_LOST
+        | event::BLOCKS_LOST
         | event::VOLUME_HELD
         | event::POOL_DEGRADED
         | event::POOL_FAILED

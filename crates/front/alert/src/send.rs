@@ -15,7 +15,7 @@ const SAID_CHARS_MAX: usize = 300;
 /// The receiver has taken the message; these are its words.
 ///
 /// *Errors*: why it has not, in words.
-pub async fn send(name: &Name, receiver: &Receiver, message: &Message) -> Result<String, String> {
+pub(crate) async fn send(name: &Name, receiver: &Receiver, message: &Message) -> Result<String, String> {
     let sent = async {
         match &receiver.way {
             ReceiverWay::Webhook { url, form } => webhook::send(receiver, url, *form, message).await,
@@ -35,7 +35,7 @@ pub async fn send(name: &Name, receiver: &Receiver, message: &Message) -> Result
 }
 
 /// What others say, on one line that is not long.
-pub fn tame(said: &str) -> String {
+pub(crate) fn tame(said: &str) -> String {
     let words = said.split_whitespace().collect::<Vec<_>>().join(" ");
     words.chars().filter(|c| !c.is_control()).take(SAID_CHARS_MAX).collect()
 }

@@ -20,7 +20,7 @@ const LINE_BYTES_MAX: usize = 4096;
 const LINES_MAX: usize = 100;
 
 /// A server that takes mail.
-pub struct Server<'a> {
+pub(crate) struct Server<'a> {
     /// Host and port.
     pub server: &'a str,
     pub tls: MailTls,
@@ -32,7 +32,7 @@ pub struct Server<'a> {
 /// The server has taken the mail, for all of `to`; these are its words.
 ///
 /// *Shape*: `mail` has lines that end with CRLF. *Errors*: why it has not, in words.
-pub async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &str) -> Result<String, String> {
+pub(crate) async fn send(server: &Server<'_>, from: &str, to: &[String], mail: &str) -> Result<String, String> {
     let (host, port) = split(server.server).map_err(|refusal| refusal.to_string())?;
     let at_once = (server.tls == MailTls::Implicit).then_some(server.trust);
     let line = trust::connect(&host, port, at_once, PATIENCE).await;

@@ -23,7 +23,12 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// The other end has taken it: it has answered with 2xx.
 ///
 /// *Errors*: why not, in words.
-pub async fn send(receiver: &Receiver, url: &str, form: WebhookForm, message: &Message) -> Result<String, String> {
+pub(crate) async fn send(
+    receiver: &Receiver,
+    url: &str,
+    form: WebhookForm,
+    message: &Message,
+) -> Result<String, String> {
     let place = parts(url).map_err(|refusal| refusal.to_string())?;
     let trust = receiver.trust();
     let line = trust::connect(&place.host, place.port, place.is_tls.then_some(&trust), CONNECT).await;
@@ -72,7 +77,7 @@ fn body(form: WebhookForm, message: &Message) -> (&'static str, Vec<u8>) {
 }
 
 /// What proves to who knows the secret that the body is ours and of this time.
-pub fn signature(secret: &[u8], time: u64, body: &[u8]) -> String {
+pub(crate) fn signature(secret: &[u8], time: u64, body: &[u8]) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("HMAC takes keys of any length");
     mac.update(time.to_string().as_bytes());
     mac.update(b".");

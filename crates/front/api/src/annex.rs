@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
 /// What a document can say of users and receivers, as far as the caller may.
-pub struct Beside {
+pub(crate) struct Beside {
     people: Arc<People>,
     alerts: Arc<Alerts>,
     caller: Caller,
@@ -17,7 +17,7 @@ pub struct Beside {
 
 impl Beside {
     /// For this caller.
-    pub fn of(door: &Door, caller: Caller) -> Self {
+    pub(crate) fn of(door: &Door, caller: Caller) -> Self {
         Self { people: door.people.clone(), alerts: door.alerts.clone(), caller }
     }
 

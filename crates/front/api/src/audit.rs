@@ -17,9 +17,10 @@ mod lines;
 mod reader;
 mod record;
 
-pub use entry::Entry;
-pub use forward::Forward;
-pub use record::{AuditBroken, AuditCheck, AuditPage, AuditRecord, Phase};
+pub(crate) use entry::Entry;
+pub(crate) use forward::Forward;
+pub(crate) use record::Phase;
+pub use record::{AuditBroken, AuditCheck, AuditPage, AuditRecord};
 
 use crate::keeping::Changed;
 use axum::response::Response;
@@ -40,14 +41,14 @@ const HOUR: u64 = 3600;
 const AGAIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 
 /// The audit of this node.
-pub struct Audit {
+pub(crate) struct Audit {
     control: Arc<Control>,
     state: Mutex<State>,
 }
 
 /// How a call was answered.
 #[derive(Clone, Debug)]
-pub struct Answered {
+pub(crate) struct Answered {
     status: u16,
     code: Option<Code>,
     changed: Value,
@@ -60,7 +61,7 @@ impl Answered {
     }
 
     /// As the answer says.
-    pub fn of(response: &Response) -> Self {
+    pub(crate) fn of(response: &Response) -> Self {
         let refusal = response.extensions().get::<Refusal>();
         let changed = response.extensions().get::<Changed>().map_or(Value::Null, |Changed(what)| what.clone());
         Self { status: response.status().as_u16(), code: refusal.map(|refusal| refusal.code), changed }
@@ -85,7 +86,7 @@ struct Strangers {
 
 impl Audit {
     /// The audit as it was kept in the folder of the state. One that cannot be used refuses every change until it can.
-    pub fn open(control: Arc<Control>) -> Self {
+    pub(crate) fn open(control: Arc<Control>) -> Self {
         let chain = Err(Refusal::new(code::AUDIT_UNUSABLE, "the audit was not opened", "try again"));
         let (waiting, strangers, fails) = Default::default();
         let audit = Self { control, state: Mutex::new(State { chain, waiting, strangers, fails }) };
@@ -95,7 +96,7 @@ impl Audit {
     }
 
     /// An audit that cannot be used is opened again, and what waits is written; without end.
-    pub async fn watch(self: Arc<Self>) {
+    pub(crate) async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(AGAIN).await;
             if self.state().fails
@@ -109,21 +110,21 @@ impl Audit {
     /// What is done next can be written down.
     ///
     /// *Errors*: what was done before could not be, and cannot be still: nothing is done that nobody would know of.
-    pub async fn ready(self: &Arc<Self>) -> Result<(), Refusal> {
+    pub(crate) async fn ready(self: &Arc<Self>) -> Result<(), Refusal> {
         self.write(|_| Ok(())).await
     }
 
     /// The call may begin: its intent is written down. *Durability*: it survives power loss.
     ///
     /// *Errors*: it cannot be written, and the call must not begin.
-    pub async fn begin(self: &Arc<Self>, entry: Entry) -> Result<Entry, Refusal> {
+    pub(crate) async fn begin(self: &Arc<Self>, entry: Entry) -> Result<Entry, Refusal> {
         let record = entry.intent(now());
         let number = self.write(move |chain| chain.append(&record)).await?;
         Ok(entry.begun(number))
     }
 
     /// The call was answered so: it has its record. *Durability*: it survives power loss, where it can be written.
-    pub async fn note(self: &Arc<Self>, entry: Entry, answered: Answered) {
+    pub(crate) async fn note(self: &Arc<Self>, entry: Entry, answered: Answered) {
         {
             let mut state = self.state();
             let State { waiting, strangers, .. } = &mut *state;
@@ -202,7 +203,7 @@ impl Audit {
     /// Records before the number `before`, the latest first, that have the word `search`.
     ///
     /// *Errors*: they cannot be read.
-    pub async fn page(
+    pub(crate) async fn page(
         self: &Arc<Self>,
         before: Option<u64>,
         limit: usize,
@@ -215,13 +216,13 @@ impl Audit {
     /// Every record is as it was written, or the first that is not is named.
     ///
     /// *Errors*: they cannot be read.
-    pub async fn check(self: &Arc<Self>) -> Result<AuditCheck, Refusal> {
+    pub(crate) async fn check(self: &Arc<Self>) -> Result<AuditCheck, Refusal> {
         let (reader, head) = (self.reader()?, self.control.core.audit_head());
         blocking(move || reader.check(&head)).await
     }
 
     /// All records as they are written, file by file; none while they cannot be read.
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.reader().map_or_else(|_| Vec::new(), |reader| reader.files())
     }
 

@@ -24,7 +24,7 @@ const NONE: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><ti
 /// The answer to what is asked for, unless it is for the API to answer.
 ///
 /// A path that is no file is a place in the console, when a page is asked for.
-pub fn answer(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
+pub(crate) fn answer(method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Response<Body>> {
     let path = uri.path();
     if !matches!(*method, Method::GET | Method::HEAD) || path.starts_with("/api/") {
         return None;

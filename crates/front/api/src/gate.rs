@@ -5,7 +5,7 @@
 //! the table takes is the row's to say ([`Row::role`], [`Row::is_open`]).
 
 mod rates;
-pub mod scopes;
+pub(crate) mod scopes;
 
 use crate::Problem;
 use crate::audit::{Answered, Audit, Entry, Forward};
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 
 /// The cookie of a login. Browsers take a name that begins so from this host alone, over TLS alone, for every path.
-pub const COOKIE: &str = "__Host-blockyard";
+pub(crate) const COOKIE: &str = "__Host-blockyard";
 
 /// What a browser sends with everything that changes something.
 const CSRF_HEADER: &str = "x-csrf-token";
@@ -42,7 +42,7 @@ const BODY: Duration = Duration::from_secs(30);
 const BODY_BYTES_MAX: usize = 64 << 10;
 
 /// What stands behind the gate, and is asked there.
-pub struct Door {
+pub(crate) struct Door {
     pub control: Arc<control::Control>,
     pub people: Arc<People>,
     pub web: Option<Arc<Web>>,
@@ -57,7 +57,7 @@ pub struct Door {
 
 /// Who asks.
 #[derive(Clone, Debug)]
-pub struct Caller {
+pub(crate) struct Caller {
     /// The user, the token, or who is at the socket.
     pub name: String,
     /// What it may do.
@@ -68,7 +68,7 @@ pub struct Caller {
 
 /// How a caller is known.
 #[derive(Clone, Debug)]
-pub enum Known {
+pub(crate) enum Known {
     /// A process at the socket.
     Socket,
     /// A login.
@@ -86,7 +86,7 @@ pub enum Known {
 
 /// Where a request is from, for rows that ask who somebody is.
 #[derive(Clone, Debug)]
-pub struct From {
+pub(crate) struct From {
     /// The other end.
     pub address: IpAddr,
     /// What it says that it is.
@@ -95,7 +95,7 @@ pub struct From {
 
 impl Door {
     /// A gate for these people.
-    pub fn new(
+    pub(crate) fn new(
         control: Arc<control::Control>,
         people: Arc<People>,
         web: Option<Arc<Web>>,
@@ -108,12 +108,12 @@ impl Door {
     }
 
     /// The last lines of the log are kept there.
-    pub fn with_log(self, log: LastLines) -> Self {
+    pub(crate) fn with_log(self, log: LastLines) -> Self {
         Self { log, ..self }
     }
 
     /// The answer to a request whose asker may ask it; else the refusal.
-    pub async fn pass(self: Arc<Self>, request: Request, next: Next) -> Response {
+    pub(crate) async fn pass(self: Arc<Self>, request: Request, next: Next) -> Response {
         let row = request.extensions().get::<&'static Row>().copied();
         let admitted = self.admit(row, &request);
         let (parts, body) = request.into_parts();
@@ -308,7 +308,7 @@ impl Caller {
     }
 
     /// How it is known, in one word.
-    pub fn how(&self) -> How {
+    pub(crate) fn how(&self) -> How {
         match self.known {
             Known::Socket => How::Socket,
             Known::Session(_) => How::Session,
@@ -317,17 +317,17 @@ impl Caller {
     }
 
     /// True when its role is at least `role` and, for a token, its scopes cover `noun`.
-    pub fn may(&self, role: Role, noun: &str) -> bool {
+    pub(crate) fn may(&self, role: Role, noun: &str) -> bool {
         self.role >= role && self.scopes().is_none_or(|scopes| scopes::cover(scopes, noun))
     }
 
     /// True when it may decide who uses the array: an admin, and for a token one with the scope `access` that covers `noun`.
-    pub fn may_give_access(&self, noun: &str) -> bool {
+    pub(crate) fn may_give_access(&self, noun: &str) -> bool {
         self.may(Role::Admin, noun) && self.scopes().is_none_or(|scopes| scopes::has(scopes, Scope::ACCESS))
     }
 
     /// True when it may have any file or device of the machine opened: an admin, and for a token one with the scope `access`.
-    pub fn may_name_any_path(&self) -> bool {
+    pub(crate) fn may_name_any_path(&self) -> bool {
         self.role >= Role::Admin && self.scopes().is_none_or(|scopes| scopes::has(scopes, Scope::ACCESS))
     }
 
@@ -342,7 +342,7 @@ impl Caller {
     /// Its login.
     ///
     /// *Errors*: it is no user that has logged in.
-    pub fn login(&self) -> Result<&Login, Refusal> {
+    pub(crate) fn login(&self) -> Result<&Login, Refusal> {
         match &self.known {
             Known::Session(login) => Ok(login),
             _ => {
@@ -353,12 +353,12 @@ impl Caller {
     }
 
     /// The user that it is; none for tokens and at the socket.
-    pub fn user(&self) -> Option<&Name> {
+    pub(crate) fn user(&self) -> Option<&Name> {
         self.login().ok().map(|login| &login.user)
     }
 
     /// Itself, as it is told.
-    pub fn report(&self, people: &People) -> CallerReport {
+    pub(crate) fn report(&self, people: &People) -> CallerReport {
         let session = match &self.known {
             Known::Session(login) => Some(login),
             _ => None,

@@ -5,7 +5,7 @@ mod author;
 mod replay;
 mod tag;
 
-pub use tag::{AsSet, Changed, Tagged, tag_of};
+pub(crate) use tag::{AsSet, Changed, Tagged, tag_of};
 
 use crate::row::{Question, Row};
 use axum::http::header::{ETAG, IF_MATCH, IF_NONE_MATCH};
@@ -19,14 +19,14 @@ use std::sync::Arc;
 use tokio::sync::RwLock;
 
 /// The header that makes a POST happen once.
-pub const KEY: &str = "idempotency-key";
+pub(crate) const KEY: &str = "idempotency-key";
 
 /// The header of an answer that was given before.
-pub const REPLAYED: &str = "idempotent-replayed";
+pub(crate) const REPLAYED: &str = "idempotent-replayed";
 
 /// Control, and what keeps askers from undoing each other's changes unseen.
 #[derive(Clone)]
-pub struct Keeping {
+pub(crate) struct Keeping {
     control: Arc<Control>,
     table: &'static [Row],
     /// Held alone by a change that must find things as its asker saw them, by other changes together.
@@ -36,14 +36,19 @@ pub struct Keeping {
 
 impl Keeping {
     /// Nobody has asked yet.
-    pub fn new(control: Arc<Control>, table: &'static [Row]) -> Self {
+    pub(crate) fn new(control: Arc<Control>, table: &'static [Row]) -> Self {
         Self { control, table, changes: Arc::default(), replays: Arc::default() }
     }
 
     /// The answer to a question that was routed to `row`; `caller` tells whose keys are whose.
     ///
     /// *Errors*: the question cannot be understood, or what control says.
-    pub async fn answer(&self, row: &'static Row, question: Question, caller: &str) -> Result<Response, Refusal> {
+    pub(crate) async fn answer(
+        &self,
+        row: &'static Row,
+        question: Question,
+        caller: &str,
+    ) -> Result<Response, Refusal> {
         if row.looks() {
             let none_match = listed(question.headers(), IF_NONE_MATCH.as_str());
             let response = row.answer(self.control.clone(), question).await?;
@@ -120,7 +125,7 @@ impl Keeping {
 
 /// The row whose answer has the tag of what `row` changes: the one at its path, or at the nearest one that its path lies below. `POST
 /// /disks/{name}/fail` changes the disk that `GET /disks/{name}` shows.
-pub fn look_of(table: &'static [Row], row: &Row) -> Option<&'static Row> {
+pub(crate) fn look_of(table: &'static [Row], row: &Row) -> Option<&'static Row> {
     let mut path = row.path;
     loop {
         let look = row_of_path(table, path).filter(|look| look.is_tagged);

@@ -8,11 +8,11 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Lines that are kept at most.
-pub const LINES_MAX: usize = 2000;
+pub(crate) const LINES_MAX: usize = 2000;
 /// Bytes of all of them at most.
-pub const BYTES_MAX: usize = 512 << 10;
+pub(crate) const BYTES_MAX: usize = 512 << 10;
 /// What is kept of one line.
-pub const LINE_BYTES_MAX: usize = 4 << 10;
+pub(crate) const LINE_BYTES_MAX: usize = 4 << 10;
 
 /// The last lines of the log. Cheap to clone; whoever writes a line of the log writes it here as well.
 #[derive(Clone, Debug, Default)]

@@ -4,16 +4,17 @@
 
 mod text;
 
-pub use text::MEDIA;
+pub(crate) use text::MEDIA;
 
 use alert::Alerts;
 use control::Control;
 use model::{
-    Activity, DiskReport, EventSeverity, Histogram, MeasureState, PoolReport, PortalReport, PortalState, Refusal,
-    Severity, StatusReport, VolumeReport, VolumeState,
+    Activity, DiskReport, EventSeverity, Histogram, MeasureState, MemberFitness, MemberReport, PoolReport,
+    PortalReport, PortalState, Refusal, Severity, StatusReport, VolumeReport, VolumeState,
 };
 use std::sync::Arc;
-use text::{Kind, Labels, Text};
+pub(crate) use text::Text;
+use text::{Kind, Labels};
 
 /// Of the rows of a histogram, each second bound is told: 16 µs, 64 µs, … 67 s.
 const BOUNDS_STEP: usize = 2;
@@ -21,10 +22,12 @@ const BOUNDS_STEP: usize = 2;
 /// All families, in the text format of Prometheus.
 ///
 /// *Errors*: the data plane is gone.
-pub async fn metrics(control: Arc<Control>, alerts: &Alerts) -> Result<String, Refusal> {
+pub(crate) async fn metrics(control: Arc<Control>, alerts: &Alerts) -> Result<String, Refusal> {
     let mut text = Text::default();
     node(&mut text, &control.status.report().await?);
-    pools(&mut text, &control.pools.list().await?);
+    let all = control.pools.list().await?;
+    pools(&mut text, &all);
+    members(&mut text, &all);
     let (volumes, activity) = (control.volumes.list().await?, control.live.activity().await?);
     volumes_as_they_are(&mut text, &volumes);
     volumes_as_used(&mut text, &activity);
@@ -87,7 +90,7 @@ fn node(text: &mut Text, status: &StatusReport) {
     }
 }
 
-fn pools(text: &mut Text, pools: &[PoolReport]) {
+pub(crate) fn pools(text: &mut Text, pools: &[PoolReport]) {
     let mut each = |name, help, value: &dyn Fn(&PoolReport) -> Option<f64>| {
         let mut family = text.family(name, Kind::Gauge, help);
         for pool in pools {
@@ -106,24 +109,76 @@ fn pools(text: &mut Text, pools: &[PoolReport]) {
     each("blockyard_pool_serves", "1 while a pool serves.", &|pool| {
         Some(f64::from(u8::from(pool.state < model::PoolState::Failed)))
     });
+    each("blockyard_pool_waits", "1 while a pool is not open and waits for its disks.", &|pool| {
+        Some(f64::from(u8::from(pool.waiting.as_ref().is_some_and(|waiting| !waiting.needs_operator))))
+    });
+    each("blockyard_pool_needs_operator", "1 while a pool is not open and does not open by itself.", &|pool| {
+        Some(f64::from(u8::from(pool.waiting.as_ref().is_some_and(|waiting| waiting.needs_operator))))
+    });
     each("blockyard_pool_read_only", "1 while nothing is written to a pool's disks.", &|pool| {
         Some(f64::from(u8::from(pool.read_only.is_some())))
     });
     each("blockyard_pool_members_lost", "Members of a pool that are not in step and not joining.", &|pool| {
-        let lost = |member: &&model::MemberReport| {
-            matches!(member.state, model::MemberState::Failed | model::MemberState::Missing)
-        };
+        let lost = |member: &&model::MemberReport| member.state.is_lost();
         Some(float(pool.members().filter(lost).count() as u64))
     });
     each("blockyard_rebuild_progress_ratio", "How far the rebuild of a pool is, while one runs.", &|pool| {
         let under_way = pool.groups.iter().filter_map(|group| group.rebuild.as_ref());
         under_way.map(|progress| ratio(progress.done_bytes, progress.total_bytes)).reduce(f64::min)
     });
+    each("blockyard_pool_lost_blocks", "Blocks of 4096 bytes of which no copy can be read.", &|pool| {
+        Some(float(pool.lost.blocks))
+    });
+    each("blockyard_pool_spare_due_seconds", "Seconds until a spare takes the place of a lost member.", &|pool| {
+        pool.members().filter_map(|member| member.next_spare.as_ref()).map(|next| float(next.in_s)).reduce(f64::min)
+    });
+    each("blockyard_pool_members_erring", "Members of a pool that fail more reads than its policy allows.", &|pool| {
+        let errs = |member: &&MemberReport| matches!(member.fitness, MemberFitness::Failing | MemberFitness::Useless);
+        Some(float(pool.members().filter(errs).count() as u64))
+    });
     each(
         "blockyard_pool_wrong_blocks",
         "Blocks that were not as written, since a pool was opened; repaired where they could be.",
         &|pool| Some(float(pool.members().map(|member| member.wrong_blocks).sum())),
     );
+}
+
+/// The value of an operation at a percentile; both are empty where there is one value alone.
+type Percentile = (&'static str, &'static str, f64);
+
+fn members(text: &mut Text, pools: &[PoolReport]) {
+    let mut each = |name, help, value: &dyn Fn(&model::MemberLatency) -> Vec<Percentile>| {
+        let mut family = text.family(name, Kind::Gauge, help);
+        for pool in pools {
+            for member in pool.members() {
+                let (Some(disk), Some(latency)) = (&member.disk, &member.latency) else { continue };
+                for (operation, percentile, value) in value(latency) {
+                    let labels = [
+                        ("pool", pool.name.as_str()),
+                        ("disk", disk.as_str()),
+                        ("operation", operation),
+                        ("percentile", percentile),
+                    ];
+                    family.sample(if operation.is_empty() { &labels[..2] } else { &labels }, value);
+                }
+            }
+        }
+    };
+    let seconds = |us: u64| float(us) / 1e6;
+    each("blockyard_member_latency_seconds", "Latency of a member, the recent past counting most.", &|latency| {
+        vec![
+            ("read", "50", seconds(latency.read_p50_us)),
+            ("read", "99", seconds(latency.read_p99_us)),
+            ("write", "50", seconds(latency.write_p50_us)),
+            ("write", "99", seconds(latency.write_p99_us)),
+        ]
+    });
+    each("blockyard_member_silent_seconds", "For how long a member has owed an answer.", &|latency| {
+        vec![("", "", float(latency.silent_ms) / 1e3)]
+    });
+    each("blockyard_member_slow", "1 while a member is many times slower than its neighbors.", &|latency| {
+        vec![("", "", f64::from(u8::from(latency.slow)))]
+    });
 }
 
 fn volumes_as_they_are(text: &mut Text, volumes: &[VolumeReport]) {

@@ -2,7 +2,7 @@
 
 mod schemas;
 
-pub use schemas::{Schemas, Told};
+pub(crate) use schemas::{Schemas, Told};
 
 use crate::keeping::look_of;
 use crate::problem::ProblemDocument;
@@ -11,7 +11,7 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 /// The description of every row of `table`.
-pub fn document(table: &'static [Row]) -> Value {
+pub(crate) fn document(table: &'static [Row]) -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
     for row in table {

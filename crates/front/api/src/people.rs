@@ -8,7 +8,7 @@ mod registry;
 mod tokens;
 mod totp;
 
-pub use logins::{IDLE_SECONDS, LASTS_SECONDS, Login};
+pub(crate) use logins::{IDLE_SECONDS, LASTS_SECONDS, Login};
 
 use crate::request::{NewUser, Password, SetUser};
 use control::{Control, now};
@@ -43,7 +43,7 @@ const GUESSES: Policy = Policy {
 const GUESSES_TOLD: u32 = 5;
 
 /// Everybody who may use the array.
-pub struct People {
+pub(crate) struct People {
     control: Arc<Control>,
     book: Book,
     mill: Mill,
@@ -60,7 +60,7 @@ pub struct People {
 }
 
 /// A login that was let in: what its cookie is, which nobody hears again.
-pub struct LetIn {
+pub(crate) struct LetIn {
     pub cookie: String,
     pub login: Login,
 }
@@ -69,7 +69,7 @@ impl People {
     /// Everybody as they were kept; nobody is logged in.
     ///
     /// *Errors*: what is kept cannot be read.
-    pub fn open(control: Arc<Control>) -> Result<Self, Refusal> {
+    pub(crate) fn open(control: Arc<Control>) -> Result<Self, Refusal> {
         let book = Book::open(control.clone())?;
         let (mill, logins, links, used) = Default::default();
         let (throttle, since) = (LoginThrottle::new(GUESSES), Instant::now());
@@ -90,7 +90,7 @@ impl People {
     /// `name` logs in with a password, and with a number where it has a second factor.
     ///
     /// *Errors*: one of them is wrong, and the answer comes late; or the number is wanted and was not sent.
-    pub async fn log_in(
+    pub(crate) async fn log_in(
         &self,
         name: &Name,
         password: Password,
@@ -148,7 +148,7 @@ impl People {
     /// A link that lets one person in: its secret and its end.
     ///
     /// *Errors*: there is no such user, or a new one is wanted who may nothing.
-    pub fn make_link(&self, user: Option<Name>, role: Option<Role>) -> Result<(String, Timestamp), Refusal> {
+    pub(crate) fn make_link(&self, user: Option<Name>, role: Option<Role>) -> Result<(String, Timestamp), Refusal> {
         if let Some(user) = &user {
             self.book.now().user(user)?;
         }
@@ -158,7 +158,7 @@ impl People {
     /// The link is used: its user has this password and is logged in. A new user is called `name`.
     ///
     /// *Errors*: the link is not good, the name is taken or missing, or the password is weak; the link is then good still.
-    pub async fn use_link(
+    pub(crate) async fn use_link(
         &self,
         secret: &str,
         name: Option<Name>,
@@ -196,7 +196,7 @@ impl People {
     }
 
     /// Everybody who may log in.
-    pub fn users(&self) -> Vec<UserReport> {
+    pub(crate) fn users(&self) -> Vec<UserReport> {
         let logins = self.logins.list(now());
         let report = |(name, user): (&Name, &User)| report(name, user, &logins);
         self.book.now().users.iter().map(report).collect()
@@ -205,14 +205,14 @@ impl People {
     /// One of them.
     ///
     /// *Errors*: there is none of this name.
-    pub fn user(&self, name: &Name) -> Result<UserReport, Refusal> {
+    pub(crate) fn user(&self, name: &Name) -> Result<UserReport, Refusal> {
         Ok(report(name, self.book.now().user(name)?, &self.logins.list(now())))
     }
 
     /// A user more, with a password, or with none until a link is used.
     ///
     /// *Errors*: the name is taken, or the password is weak.
-    pub async fn add_user(&self, request: NewUser) -> Result<UserReport, Refusal> {
+    pub(crate) async fn add_user(&self, request: NewUser) -> Result<UserReport, Refusal> {
         let NewUser { name, role, password } = request;
         let kept = match password {
             Some(password) => {
@@ -230,7 +230,12 @@ impl People {
     /// The user is otherwise. A new password or a lower role ends its logins, but for `own`.
     ///
     /// *Errors*: there is none, the password is weak, or nobody would be admin any more.
-    pub async fn set_user(&self, name: &Name, request: SetUser, own: Option<&str>) -> Result<UserReport, Refusal> {
+    pub(crate) async fn set_user(
+        &self,
+        name: &Name,
+        request: SetUser,
+        own: Option<&str>,
+    ) -> Result<UserReport, Refusal> {
         let SetUser { role, password, no_second_factor } = request;
         let kept = match password {
             Some(password) => {
@@ -265,7 +270,7 @@ impl People {
     /// The user is gone, with its logins, links and tokens.
     ///
     /// *Errors*: there is none, or nobody would be admin any more.
-    pub fn remove_user(&self, name: &Name) -> Result<(), Refusal> {
+    pub(crate) fn remove_user(&self, name: &Name) -> Result<(), Refusal> {
         self.book.change(|registry| {
             registry.user(name)?;
             admit_fewer_admins(registry, name, Role::Viewer)?;
@@ -279,7 +284,7 @@ impl People {
     /// The user has another password, having proven the old one; its other logins are over.
     ///
     /// *Errors*: the old one is wrong, and the answer comes late; or the new one is weak.
-    pub async fn change_own_password(
+    pub(crate) async fn change_own_password(
         &self,
         login: &Login,
         old: Password,
@@ -304,7 +309,11 @@ impl People {
     /// A second factor is offered: it holds once a number of it was sent back.
     ///
     /// *Errors*: the password is wrong, or the system gives no random numbers.
-    pub async fn offer_second_factor(&self, login: &Login, password: Password) -> Result<SecondFactorReport, Refusal> {
+    pub(crate) async fn offer_second_factor(
+        &self,
+        login: &Login,
+        password: Password,
+    ) -> Result<SecondFactorReport, Refusal> {
         self.prove(login, password).await?;
         let secret = control::random::<{ totp::SECRET_BYTES }>()?;
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -316,7 +325,7 @@ impl People {
     /// The second factor that was offered holds.
     ///
     /// *Errors*: none was, or the number is not of it.
-    pub fn confirm_second_factor(&self, login: &Login, number: &str) -> Result<UserReport, Refusal> {
+    pub(crate) fn confirm_second_factor(&self, login: &Login, number: &str) -> Result<UserReport, Refusal> {
         let mut offered = self.offered.lock().unwrap_or_else(PoisonError::into_inner);
         let secret = offered.get(&login.user).cloned();
         let step = secret.as_ref().and_then(|secret| totp::step_of(secret.expose(), number, now().unix(), None));
@@ -338,21 +347,21 @@ impl People {
     /// There is no second factor any more.
     ///
     /// *Errors*: the password is wrong.
-    pub async fn drop_second_factor(&self, login: &Login, password: Password) -> Result<UserReport, Refusal> {
+    pub(crate) async fn drop_second_factor(&self, login: &Login, password: Password) -> Result<UserReport, Refusal> {
         self.prove(login, password).await?;
         let request = SetUser { no_second_factor: true, ..SetUser::default() };
         self.set_user(&login.user, request, Some(&login.id)).await
     }
 
     /// The login of a cookie, and what its user may do now.
-    pub fn login_of(&self, cookie: &str, asked: bool) -> Option<(Login, Role)> {
+    pub(crate) fn login_of(&self, cookie: &str, asked: bool) -> Option<(Login, Role)> {
         let login = self.logins.find(cookie, asked, now())?;
         let role = self.book.now().users.get(&login.user)?.role;
         Some((login, role))
     }
 
     /// Logins that are open: of `user`, or of everybody.
-    pub fn logins(&self, user: Option<&Name>, own: Option<&str>) -> Vec<LoginReport> {
+    pub(crate) fn logins(&self, user: Option<&Name>, own: Option<&str>) -> Vec<LoginReport> {
         let all = self.logins.list(now());
         all.iter().filter(|login| user.is_none_or(|user| login.user == *user)).map(|login| login.report(own)).collect()
     }
@@ -360,12 +369,12 @@ impl People {
     /// The login is over; only one of `user` where one is named.
     ///
     /// *Errors*: there is none.
-    pub fn end_login(&self, id: &str, user: Option<&Name>) -> Result<(), Refusal> {
+    pub(crate) fn end_login(&self, id: &str, user: Option<&Name>) -> Result<(), Refusal> {
         self.logins.end(id, user)
     }
 
     /// True while the login lives.
-    pub fn login_lives(&self, id: &str) -> bool {
+    pub(crate) fn login_lives(&self, id: &str) -> bool {
         self.logins.lives(id, now())
     }
 }
@@ -403,6 +412,6 @@ fn digest(secret: &str) -> [u8; 32] {
 
 /// What the app of whoever has this secret shows now.
 #[cfg(test)]
-pub fn shown_number(base32: &str) -> String {
+pub(crate) fn shown_number(base32: &str) -> String {
     totp::shown(&totp::from_base32(base32).expect("a secret"), now().unix())
 }

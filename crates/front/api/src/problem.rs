@@ -78,7 +78,7 @@ impl IntoResponse for Problem {
 
 /// A refusal as HTTP says it. *Source*: RFC 9457.
 #[derive(serde::Serialize, schemars::JsonSchema)]
-pub struct ProblemDocument {
+pub(crate) struct ProblemDocument {
     /// `urn:blockyard:` and the code.
     pub r#type: String,
     /// What the code means, in general.

@@ -6,8 +6,8 @@
 mod listed;
 mod part;
 
-pub use listed::{Atom, Key, Listed, Page, key};
-pub use part::{Asked, Behind, Body, Named, Part, Question, Taken, Understood, Who};
+pub(crate) use listed::{Atom, Key, Listed, Page, key};
+pub(crate) use part::{Asked, Behind, Body, Named, Part, Question, Taken, Understood, Who};
 
 use crate::keeping::{AsSet, Tagged, tag_of};
 use crate::openapi::{Schemas, Told};
@@ -32,7 +32,7 @@ pub const SCHEMA: u32 = 1;
 pub const BASE: &str = "/api/v1";
 
 /// The longest request that most rows read.
-pub const REQUEST_BYTES_MAX: usize = 64 << 10;
+pub(crate) const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 type Pending<T> = Pin<Box<dyn Future<Output = Result<T, Refusal>> + Send>>;
 
@@ -168,7 +168,7 @@ impl fmt::Debug for Row {
 }
 
 /// A closure that takes parts of a question and gives an answer in time.
-pub trait Handler<P>: Send + Sync + 'static {
+pub(crate) trait Handler<P>: Send + Sync + 'static {
     /// What it gives.
     type Said: Send + 'static;
 
@@ -211,7 +211,7 @@ macro_rules! handlers {
 handlers! { () (A a) (A a, B b) (A a, B b, C c) }
 
 /// `GET`: one thing.
-pub fn get<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn get<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
     H::Said: Serialize + JsonSchema,
@@ -224,7 +224,7 @@ where
 }
 
 /// `GET`: one thing that can be changed; its tag comes with it.
-pub fn one<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn one<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
     H::Said: Serialize + JsonSchema + Tagged,
@@ -238,7 +238,7 @@ where
 }
 
 /// `GET`: a list, or a page of it.
-pub fn list<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn list<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     T: Listed + Serialize + JsonSchema + Send + 'static,
     H: Handler<P, Said = Vec<T>>,
@@ -260,7 +260,7 @@ where
 }
 
 /// `GET`: bytes of another media type. What the closure gives is the body.
-pub fn file<P, H>(path: &'static str, media: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn file<P, H>(path: &'static str, media: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P, Said = body::Body>,
 {
@@ -273,7 +273,7 @@ where
 }
 
 /// `POST`: something new is there.
-pub fn add<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn add<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
     H::Said: Serialize + JsonSchema,
@@ -282,7 +282,7 @@ where
 }
 
 /// What a row says, and more for the head of its answer.
-pub struct Headed<T> {
+pub(crate) struct Headed<T> {
     /// Added to the head.
     pub head: HeaderMap,
     /// What is said.
@@ -290,7 +290,7 @@ pub struct Headed<T> {
 }
 
 /// `POST`: something new is there, and the head of the answer has more to say.
-pub fn add_headed<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn add_headed<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     T: Serialize + JsonSchema + Send + 'static,
     H: Handler<P, Said = Headed<T>>,
@@ -299,7 +299,7 @@ where
 }
 
 /// `DELETE`: something is over, and the head of the answer has more to say.
-pub fn end_headed<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn end_headed<P, T, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     T: Serialize + JsonSchema + Send + 'static,
     H: Handler<P, Said = Headed<T>>,
@@ -308,7 +308,7 @@ where
 }
 
 /// `POST`: something is done; the answer says how it is then.
-pub fn act<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn act<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
     H::Said: Serialize + JsonSchema,
@@ -317,7 +317,7 @@ where
 }
 
 /// `PATCH`: what is named is otherwise, and everything else as it was.
-pub fn set<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn set<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
     H::Said: Serialize + JsonSchema + Tagged,
@@ -326,7 +326,7 @@ where
 }
 
 /// `PUT`: it is as it is said now.
-pub fn put<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn put<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
     H::Said: Serialize + JsonSchema + Tagged,
@@ -335,7 +335,7 @@ where
 }
 
 /// `DELETE`: something is over; the answer says how it ended.
-pub fn end<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn end<P, H>(path: &'static str, noun: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P>,
     H::Said: Serialize + JsonSchema,
@@ -344,7 +344,7 @@ where
 }
 
 /// `DELETE`: it is gone, and there is no more to say.
-pub fn remove<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn remove<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P, Said = ()>,
 {
@@ -352,7 +352,7 @@ where
 }
 
 /// `POST`: it is done, and there is no more to say.
-pub fn quietly<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
+pub(crate) fn quietly<P, H>(path: &'static str, summary: &'static str, handler: H) -> Row
 where
     H: Handler<P, Said = ()>,
 {

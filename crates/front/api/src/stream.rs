@@ -14,7 +14,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 /// What the answer is.
-pub const MEDIA: &str = "text/event-stream";
+pub(crate) const MEDIA: &str = "text/event-stream";
 
 /// How much is told when nobody says.
 const MOST: usize = 100;
@@ -22,7 +22,7 @@ const MOST: usize = 100;
 /// What somebody wants to look on.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Look {
+pub(crate) struct Look {
     /// At most so many volumes, hosts, sessions and disks of each moment, the slowest or busiest; 100 when absent.
     #[serde(default)]
     pub most: Option<usize>,
@@ -41,14 +41,14 @@ struct Told {
 /// The next moment, cut to what is wanted.
 ///
 /// *Errors*: the data plane is gone.
-pub async fn moment(control: Arc<Control>, look: Look) -> Result<Moment, Refusal> {
+pub(crate) async fn moment(control: Arc<Control>, look: Look) -> Result<Moment, Refusal> {
     let told = control.live.watch().next().await;
     let gone = || Refusal::new(model::code::ENGINE_GONE, "the daemon stops", "ask again when it is back");
     Ok(cut(&*told.ok_or_else(gone)??, look.most.unwrap_or(MOST)))
 }
 
 /// Moments and events until the reader goes away or the daemon stops.
-pub async fn stream(control: Arc<Control>, look: Look) -> Body {
+pub(crate) async fn stream(control: Arc<Control>, look: Look) -> Body {
     let after = match look.after {
         Some(after) => after,
         None => control

@@ -21,7 +21,7 @@ use axum::http::{Request, Response, Version, header};
 use axum::response::IntoResponse;
 use bounded::descriptors;
 use certificate::Certificate;
-pub use connections::Connection;
+pub(crate) use connections::Connection;
 use connections::{Busy, Connections, Sent, Watched};
 use control::{Control, now};
 use hyper::body::Incoming;
@@ -82,7 +82,7 @@ pub struct WebOptions {
 
 /// The door to the network.
 #[derive(Debug)]
-pub struct Web {
+pub(crate) struct Web {
     addresses: Mutex<Vec<WebAddress>>,
     certificate: Arc<Certificate>,
     names: Names,
@@ -91,7 +91,7 @@ pub struct Web {
 
 impl Web {
     /// Nothing listens yet, and the certificate is not looked at yet.
-    pub fn new(options: WebOptions) -> Self {
+    pub(crate) fn new(options: WebOptions) -> Self {
         let certificate = Arc::new(Certificate::new(options.source));
         let closed = |address| WebAddress { address, open: false, why: None };
         let addresses = Mutex::new(options.listen.into_iter().map(closed).collect());
@@ -104,7 +104,7 @@ impl Web {
     }
 
     /// How it is. `node` stands for us where we listen on every address.
-    pub fn report(&self, node: &str) -> WebReport {
+    pub(crate) fn report(&self, node: &str) -> WebReport {
         let addresses = self.addresses().clone();
         let named = |address: &WebAddress| match address.address {
             any if any.ip().is_unspecified() => format!("https://{node}:{}/", any.port()),
@@ -115,7 +115,7 @@ impl Web {
     }
 
     /// Serves `api` and the console until `stopping` is true, and then lets what is under way end.
-    pub async fn serve(self: Arc<Self>, control: Arc<Control>, api: Router, stopping: watch::Receiver<bool>) {
+    pub(crate) async fn serve(self: Arc<Self>, control: Arc<Control>, api: Router, stopping: watch::Receiver<bool>) {
         let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let config = config.with_protocol_versions(&[&TLS13]).expect("the provider has suites of TLS 1.3");
         let mut config = config.with_no_client_auth().with_cert_resolver(self.certificate.clone());

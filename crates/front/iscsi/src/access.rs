@@ -6,7 +6,7 @@ use crate::balance::Candidate;
 use crate::links::Links;
 use index::Index;
 use model::{
-    Access, GroupAccess, Host, Iqn, Portal, PortalGroupPolicy, PortalPolicy, PortalRole, Presentation, Target,
+    Absence, Access, GroupAccess, Host, Iqn, Portal, PortalGroupPolicy, PortalPolicy, PortalRole, Presentation, Target,
     VolumeId, only_fronts,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +20,8 @@ pub struct AccessView {
     pub access: Access,
     /// The home shard of every open volume.
     pub homes: BTreeMap<VolumeId, usize>,
+    /// Volumes of open pools that do not serve.
+    pub held: BTreeSet<VolumeId>,
     /// This machine's addresses, and their links.
     pub links: Links,
     index: OnceLock<Index>,
@@ -34,7 +36,24 @@ pub struct LunEntry {
     pub home: usize,
     /// True when this session may not write it.
     pub read_only: bool,
+    /// True for the stand-in of a volume that is not open.
+    pub stand_in: bool,
 }
+
+impl LunEntry {
+    /// True when both are one unit, which the same initiator may use in the same way.
+    pub fn is_same_unit(&self, other: &Self) -> bool {
+        (self.unit, self.read_only) == (other.unit, other.read_only)
+    }
+
+    /// True when what serves one serves the other.
+    pub fn is_same_place(&self, other: &Self) -> bool {
+        (self.unit, self.home, self.stand_in) == (other.unit, other.home, other.stand_in)
+    }
+}
+
+/// The shard on which the stand-ins of volumes are that are not open: that of the conductor.
+pub const STAND_INS_HOME: usize = 0;
 
 /// Where a session belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,8 +72,15 @@ pub type LunMap = BTreeMap<u16, LunEntry>;
 impl AccessView {
     /// The table, with where volumes and networks are.
     #[must_use]
-    pub fn new(access: Access, homes: BTreeMap<VolumeId, usize>, links: Links) -> Self {
-        Self { access, homes, links, index: OnceLock::new() }
+    pub fn new(access: Access, homes: BTreeMap<VolumeId, usize>, held: BTreeSet<VolumeId>, links: Links) -> Self {
+        Self { access, homes, held, links, index: OnceLock::new() }
+    }
+
+    /// Why the presented volume has no device, where it is not open; nothing of one that is open or of which nothing is known.
+    #[must_use]
+    pub fn absence(&self, volume: VolumeId) -> Option<Absence> {
+        let absent = self.access.absent.get(&volume).filter(|_| !self.homes.contains_key(&volume))?;
+        Some(if self.held.contains(&volume) { Absence::NeedsOperator } else { absent.absence })
     }
 
     /// The host of this name.
@@ -82,12 +108,17 @@ impl AccessView {
         self.index().target(&self.access, &iqn.parse().ok()?)
     }
 
-    /// What `host` sees in `target` through portals of the group `tag`. A presentation whose volume is not open shows nothing.
+    /// What `host` sees in `target` through portals of the group `tag`. A volume that is not open is seen by its stand-in; a
+    /// presentation of one of which nothing is known shows nothing.
     #[must_use]
     pub fn luns(&self, target: &Target, host: &Host, tag: u16) -> LunMap {
         let shown = |presentation: &Presentation| {
-            let &home = self.homes.get(&presentation.volume_id)?;
-            let entry = LunEntry { unit: presentation.volume_id, home, read_only: presentation.read_only };
+            let (unit, read_only) = (presentation.volume_id, presentation.read_only);
+            let (home, stand_in) = match self.homes.get(&unit) {
+                Some(&home) => (home, false),
+                None => self.absence(unit).map(|_| (STAND_INS_HOME, true))?,
+            };
+            let entry = LunEntry { unit, home, read_only, stand_in };
             Some((presentation.lun, entry))
         };
         self.presentations(target, host).filter(|shown| shown.is_shown_in(tag)).filter_map(shown).collect()

@@ -28,7 +28,7 @@ pub struct Candidate {
 
 /// A session as it counts for its portal.
 #[derive(Clone, Debug)]
-pub struct Counted<'a> {
+pub(crate) struct Counted<'a> {
     /// Which nexus it is.
     pub nexus: &'a NexusName,
     /// The portal that it came in through.
@@ -47,7 +47,7 @@ struct Promise {
 
 /// What is remembered from one choice to the next.
 #[derive(Default)]
-pub struct Balancer {
+pub(crate) struct Balancer {
     promises: Vec<Promise>,
     /// For each portal: when bytes were counted last, how many there were, and how many came in the window before.
     bytes: BTreeMap<SocketAddr, (Time, u64, u64)>,
@@ -56,7 +56,7 @@ pub struct Balancer {
 impl Balancer {
     /// The portal for a session of `nexus`, which counts there from now on. Only for whoever is proven: strangers must not
     /// count anywhere.
-    pub fn choose(
+    pub(crate) fn choose(
         &mut self,
         nexus: &NexusName,
         candidates: &[Candidate],
@@ -92,13 +92,13 @@ impl Balancer {
     }
 
     /// The nexus has logged in: true when it had been sent to this portal.
-    pub fn arrived(&mut self, nexus: &NexusName, portal: SocketAddr) -> bool {
+    pub(crate) fn arrived(&mut self, nexus: &NexusName, portal: SocketAddr) -> bool {
         let at = self.promises.iter().position(|promise| promise.nexus == *nexus);
         at.is_some_and(|at| self.promises.swap_remove(at).portal == portal)
     }
 
     /// Takes in how much each portal has moved, when it was last done long enough ago.
-    pub fn look(&mut self, candidates: &[Candidate], sessions: &[Counted<'_>], now: Time) {
+    pub(crate) fn look(&mut self, candidates: &[Candidate], sessions: &[Counted<'_>], now: Time) {
         for candidate in candidates {
             let of = |one: &&Counted<'_>| one.portal == candidate.address;
             let total: u64 = sessions.iter().filter(of).map(|one| one.bytes).sum();
@@ -116,7 +116,11 @@ impl Balancer {
 /// Sessions to be asked to log in anew, so that the portals come nearer to their parts: at most one of each initiator,
 /// so that its other paths carry on. `movable` were sent where they are; others have chosen their portal themselves.
 #[must_use]
-pub fn surplus(candidates: &[Candidate], sessions: &[Counted<'_>], movable: &BTreeSet<&NexusName>) -> Vec<NexusName> {
+pub(crate) fn surplus(
+    candidates: &[Candidate],
+    sessions: &[Counted<'_>],
+    movable: &BTreeSet<&NexusName>,
+) -> Vec<NexusName> {
     let mut counts: BTreeMap<SocketAddr, u64> = candidates.iter().map(|one| (one.address, 0)).collect();
     for one in sessions {
         if let Some(count) = counts.get_mut(&one.portal) {

@@ -33,7 +33,7 @@ use std::task::{Context, Poll};
 use throttle::Attempt;
 
 /// Serves `stream` until it ends, and leaves nothing of it behind.
-pub async fn serve<W: World>(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace) {
+pub(crate) async fn serve<W: World>(shard: Rc<IscsiShard<W>>, stream: W::Stream, place: LoginPlace) {
     let mut connection = Connection::new(shard, stream, place, scsi_unit::run);
     poll_fn(|cx| connection.poll(cx)).await;
     if let Some(session) = connection.session.take() {

@@ -3,6 +3,7 @@
 mod copies;
 mod keeper;
 mod sanitize;
+pub(crate) mod stand_ins;
 
 use crate::iscsi_shard::IscsiShard;
 use crate::repeats::Repeats;
@@ -19,11 +20,11 @@ use shard::World;
 use std::rc::{Rc, Weak};
 
 /// Makes the faces of the units of one shard.
-pub struct Faces<W: World>(Weak<IscsiShard<W>>);
+pub(crate) struct Faces<W: World>(Weak<IscsiShard<W>>);
 
 impl<W: World> Faces<W> {
     /// Those of `shard`.
-    pub fn new(shard: &Rc<IscsiShard<W>>) -> Self {
+    pub(crate) fn new(shard: &Rc<IscsiShard<W>>) -> Self {
         Self(Rc::downgrade(shard))
     }
 }
@@ -46,6 +47,10 @@ impl<W: World> FrontShard<W> for Faces<W> {
     fn withdraw(&self, unit: VolumeId) -> Option<Rc<dyn FrontUnit>> {
         let shard = self.0.upgrade()?;
         let unit = shard.units.borrow_mut().remove(&unit)?;
+        let id = unit.unit.id;
+        if shard.access.borrow().access.absent.contains_key(&id) {
+            shard.handed_over.borrow_mut().insert(id, unit.logical_unit.handed_over());
+        }
         let mut withdrawn = shard.withdrawn.borrow_mut();
         withdrawn.retain(|_, unit| unit.strong_count() > 0);
         withdrawn.insert(unit.unit.id, Rc::downgrade(&unit));
@@ -55,7 +60,18 @@ impl<W: World> FrontShard<W> for Faces<W> {
 
 /// The face of `unit`, which no nexus reaches yet.
 fn face<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
-    let kept = Kept::parse(&unit.host_state()).expect("the engine has asked whether it is understood");
+    let found = unit.host_state();
+    // Another node that had the pool meanwhile may have changed it.
+    let handed_over = shard.handed_over.borrow_mut().remove(&unit.id).filter(|kept| kept.is_kept_as(&found));
+    let parse = || Kept::parse(&found).expect("the engine has asked whether it is understood");
+    let kept = handed_over.unwrap_or_else(parse);
+    let unit = logical(shard, unit);
+    unit.logical_unit.restore(kept);
+    unit
+}
+
+/// The same, with nothing of what was kept.
+fn logical<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
     let options = scsi::Options {
         provisioning: match unit.backend {
             Backend::Ram | Backend::Null => scsi::Provisioning::Thin,
@@ -76,7 +92,6 @@ fn face<W: World>(shard: &Rc<IscsiShard<W>>, unit: Rc<Unit<W>>) -> ScsiUnit<W> {
             logical_unit.with_sanitizer(Rc::new(Sanitation::new(shard, &unit)))
         }
     };
-    logical_unit.restore(kept);
     let conflicts = Repeats::told_to(shard.world.clone(), shard.engine.events.clone(), event::RESERVED);
     ScsiUnit::new(shard.world.clone(), unit, logical_unit, conflicts)
 }

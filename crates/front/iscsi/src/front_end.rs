@@ -8,7 +8,8 @@ mod sessions;
 mod tasks;
 mod traces;
 
-use crate::access::AccessView;
+use crate::access::{AccessView, STAND_INS_HOME};
+use crate::faces::stand_ins;
 use crate::iscsi_shard::IscsiShard;
 use crate::links::Links;
 use crate::portal::OpenPortal;
@@ -53,7 +54,7 @@ pub async fn conduct<W: World>(shard: Rc<IscsiShard<W>>, inbox: Receiver<Call>, 
 }
 
 /// The front end: its portals, and what it goes by.
-pub struct IscsiFront<W: World> {
+pub(crate) struct IscsiFront<W: World> {
     shard: Rc<IscsiShard<W>>,
     volumes: VolumeHomes,
     portals: RefCell<BTreeMap<SocketAddr, OpenPortal>>,
@@ -138,11 +139,18 @@ impl<W: World> IscsiFront<W> {
     async fn publish_access(&self) {
         let _one = self.publishing.exclusive(0..1).await;
         let homes = self.volumes.borrow().values().filter(|it| it.serves).map(|it| (it.id, it.home)).collect();
+        let held = self.volumes.borrow().values().filter(|it| !it.serves).map(|it| it.id).collect();
         let access = self.access.borrow().clone();
-        let view = Arc::new(AccessView::new(access, homes, self.links.borrow().clone()));
+        let view = Arc::new(AccessView::new(access, homes, held, self.links.borrow().clone()));
         for home in 0..self.shard.limits.shards {
             let view = view.clone();
-            self.shard.call(home, move |shard| async move { shard.set_access(view) }).await;
+            let follow = async move |shard: Rc<IscsiShard<W>>| {
+                if shard.index == STAND_INS_HOME {
+                    stand_ins::follow(&shard, &view);
+                }
+                shard.set_access(view);
+            };
+            self.shard.call(home, follow).await;
         }
         self.tell_sessions(|applied| Notice::AccessChanged { applied }).await;
     }

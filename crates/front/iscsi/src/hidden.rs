@@ -5,7 +5,7 @@ use model::{Host, Presentation, Target};
 
 /// Why `host`, which came to `target` through the portal group `tag`, has nothing under `lun`, and what would change it, as a
 /// sentence without its end.
-pub fn why(view: &AccessView, host: &Host, target: &Target, tag: u16, lun: u16) -> String {
+pub(crate) fn why(view: &AccessView, host: &Host, target: &Target, tag: u16, lun: u16) -> String {
     let seen: Vec<&Presentation> = view.access.presentations.iter().filter(|shown| shown.host == host.name).collect();
     let here = seen.iter().find(|shown| shown.target == target.name && shown.lun == lun);
     let name = &host.name;

@@ -1,6 +1,6 @@
 //! The iSCSI front end on one shard: the units that it serves, who may see them, and how its shards speak to each other.
 
-use crate::access::{AccessView, LunMap};
+use crate::access::{AccessView, LunEntry, LunMap};
 use crate::recording::Recordings;
 use crate::registry::Registry;
 use crate::repeats::Repeats;
@@ -30,7 +30,7 @@ pub enum Message<W: World> {
 /// A command on its way to its unit's home, with the way back.
 pub struct Errand {
     /// The unit at home on the receiving shard.
-    pub unit: VolumeId,
+    pub entry: LunEntry,
     /// What is asked, by whom.
     pub ran: Ran,
     /// Where the outcome goes.
@@ -95,6 +95,9 @@ pub struct IscsiShard<W: World> {
     pub units: Units<W>,
     /// Units that were withdrawn; one that is still held may come back.
     pub withdrawn: RefCell<BTreeMap<VolumeId, Weak<ScsiUnit<W>>>>,
+    /// What hosts had reserved of presented units that were withdrawn, until they are served again: a pool that is closed and
+    /// opened again has lost nothing of it.
+    pub handed_over: RefCell<BTreeMap<VolumeId, scsi::Kept>>,
     /// Which sessions were served last.
     pub turns: Turns,
     /// What goes over the wire and is recorded, on all shards.
@@ -131,6 +134,7 @@ impl<W: World> IscsiShard<W> {
             lun_maps: RefCell::default(),
             units: Units::default(),
             withdrawn: RefCell::default(),
+            handed_over: RefCell::default(),
             turns: Turns::default(),
             hidden: repeats(event::LUN_HIDDEN),
             cut_off: repeats(event::HOST_CUT_OFF),
@@ -166,13 +170,21 @@ impl<W: World> IscsiShard<W> {
         self.units.borrow().get(&id).cloned()
     }
 
+    /// The unit behind a LUN, or its stand-in, while its home is here.
+    pub fn unit_at(&self, entry: &LunEntry) -> Option<Rc<ScsiUnit<W>>> {
+        match entry.stand_in {
+            true => self.units.stand_ins().get(&entry.unit).cloned(),
+            false => self.unit(entry.unit),
+        }
+    }
+
     /// Replaces the access table; sessions of this shard see it in their next turn.
     pub fn set_access(&self, access: Arc<AccessView>) {
         let before = self.access.replace(access);
         self.access_epoch.set(self.access_epoch.get() + 1);
         self.lun_maps.take();
         if self.access.borrow().port_groups() != before.port_groups() {
-            let units: Vec<_> = self.units.borrow().values().cloned().collect();
+            let units: Vec<_> = self.units.borrow().values().chain(self.units.stand_ins().values()).cloned().collect();
             units.into_iter().for_each(|unit| self.set_port_groups(unit));
         }
     }
@@ -192,7 +204,7 @@ impl<W: World> IscsiShard<W> {
 
     /// The unit is served through portal groups as the operator says. What a host has begun through a group that loses
     /// access may take its time, and nobody waits for it here.
-    fn set_port_groups(&self, unit: Rc<ScsiUnit<W>>) {
+    pub fn set_port_groups(&self, unit: Rc<ScsiUnit<W>>) {
         let groups = self.access.borrow().port_groups();
         begin(&self.world, async move { unit.set_port_groups(&groups).await });
     }
@@ -209,8 +221,8 @@ impl<W: World> IscsiShard<W> {
 
     /// Starts a command from elsewhere; a session that is gone meanwhile takes no answers.
     fn run_errand(&self, errand: Errand) {
-        let Errand { unit, ran, back } = errand;
-        let _ = match self.unit(unit) {
+        let Errand { entry, ran, back } = errand;
+        let _ = match self.unit_at(&entry) {
             None => back.send(scsi_unit::absent(ran)),
             Some(unit) => match scsi_unit::run_at_once(&unit, ran.brief()) {
                 Some(end) => back.send(Done { task: ran.task, clock: ran.clock, end }),

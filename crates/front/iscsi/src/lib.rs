@@ -4,6 +4,9 @@
 //! `session` says which unit a LUN is, `scsi_unit` is the SCSI device server over what holds the data. [`conduct`] starts
 //! the engine's conductor with this front end beside it.
 
+// The layers below a volume are futures within futures, and their layouts are queries within queries.
+#![recursion_limit = "256"]
+
 pub mod access;
 mod balance;
 mod connection;

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The bounds of [`Logins`].
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub(crate) struct Bounds {
     /// Over all addresses.
     pub all: usize,
     /// From one address.
@@ -23,7 +23,7 @@ pub struct Bounds {
 }
 
 /// All logins under way, by when they began.
-pub struct Logins {
+pub(crate) struct Logins {
     bounds: Bounds,
     under_way: BTreeMap<u64, Login>,
     counts: BTreeMap<IpAddr, usize>,
@@ -42,13 +42,13 @@ struct Login {
 
 impl Logins {
     /// None is under way.
-    pub fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         Self { bounds, under_way: BTreeMap::new(), counts: BTreeMap::new(), next: 0 }
     }
 
     /// Takes a place for a login from `address`; the receiver hears the end of its channel when it has to make room. `None` when there
     /// are too many and none that would.
-    pub fn begin(&mut self, address: IpAddr, now: Time) -> Option<(u64, Receiver<()>)> {
+    pub(crate) fn begin(&mut self, address: IpAddr, now: Time) -> Option<(u64, Receiver<()>)> {
         let here = self.counts.get(&address).copied().unwrap_or(0);
         if here >= self.bounds.per_address {
             self.make_room(|login| login.address == address, now)?;
@@ -68,21 +68,21 @@ impl Logins {
     }
 
     /// The login has said who it is.
-    pub fn asked(&mut self, id: u64) {
+    pub(crate) fn asked(&mut self, id: u64) {
         if let Some(login) = self.under_way.get_mut(&id) {
             login.has_asked = true;
         }
     }
 
     /// The login keeps its place until it ends.
-    pub fn hold(&mut self, id: u64) {
+    pub(crate) fn hold(&mut self, id: u64) {
         if let Some(login) = self.under_way.get_mut(&id) {
             login.is_held = true;
         }
     }
 
     /// The login is over. Without effect when it had to make room.
-    pub fn end(&mut self, id: u64) {
+    pub(crate) fn end(&mut self, id: u64) {
         let Some(login) = self.under_way.remove(&id) else { return };
         if let Some(count) = self.counts.get_mut(&login.address) {
             *count -= 1;

@@ -16,7 +16,7 @@ use std::time::Duration;
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(50);
 
 /// A portal that listens until it is dropped.
-pub struct OpenPortal {
+pub(crate) struct OpenPortal {
     /// Where it listens, with its real port.
     pub address: SocketAddr,
     /// True when hosts of IPv4 reach it though its address is one of IPv6.
@@ -28,7 +28,7 @@ impl OpenPortal {
     /// Listens on `address`; connections are dealt to the shards from now on.
     ///
     /// *Errors*: what the operating system says.
-    pub fn open<W: World>(
+    pub(crate) fn open<W: World>(
         shard: &Rc<IscsiShard<W>>,
         address: SocketAddr,
         next: Rc<Cell<usize>>,

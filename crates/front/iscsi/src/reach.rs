@@ -9,7 +9,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 /// A unit that knows the session's nexus, and the way to it.
-pub struct Reach<W: World> {
+pub(crate) struct Reach<W: World> {
     /// Which it is, and where.
     pub entry: LunEntry,
     /// The session's commands for it that wait for data.
@@ -22,19 +22,19 @@ pub struct Reach<W: World> {
 
 impl<W: World> Reach<W> {
     /// The unit of `entry`.
-    pub fn new(entry: LunEntry) -> Self {
+    pub(crate) fn new(entry: LunEntry) -> Self {
         Self { entry, incoming: Arc::default(), unit: Weak::new(), looked_up: None }
     }
 
     /// The unit is where `entry` says from now on.
-    pub fn lead_to(&mut self, entry: LunEntry) {
+    pub(crate) fn lead_to(&mut self, entry: LunEntry) {
         self.entry = entry;
         self.looked_up = None;
     }
 
     /// The unit, while it is at home on this shard.
     #[inline]
-    pub fn unit(&mut self, shard: &IscsiShard<W>) -> Option<Rc<ScsiUnit<W>>> {
+    pub(crate) fn unit(&mut self, shard: &IscsiShard<W>) -> Option<Rc<ScsiUnit<W>>> {
         if self.looked_up != Some(shard.units.changes()) {
             self.look_up(shard);
         }
@@ -43,13 +43,13 @@ impl<W: World> Reach<W> {
 
     #[cold]
     fn look_up(&mut self, shard: &IscsiShard<W>) {
-        let here = shard.unit(self.entry.unit).filter(|_| self.entry.home == shard.index);
+        let here = shard.unit_at(&self.entry).filter(|_| self.entry.home == shard.index);
         self.unit = here.as_ref().map_or_else(Weak::new, Rc::downgrade);
         self.looked_up = Some(shard.units.changes());
     }
 
     /// A command waits for its data from now on.
-    pub fn enrol(&self) -> Waiting {
+    pub(crate) fn enrol(&self) -> Waiting {
         self.incoming.enter()
     }
 }

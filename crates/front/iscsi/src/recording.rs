@@ -6,10 +6,10 @@ mod tape;
 
 use crate::nexus::SessionId;
 use model::Network;
-pub use recorder::Recorder;
+pub(crate) use recorder::Recorder;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-pub use tape::Tape;
+pub(crate) use tape::Tape;
 
 /// Whose connections are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What a session knew under its numbers, where that is not what is there now.
 #[derive(Debug, Default)]
-pub struct Replaced {
+pub(crate) struct Replaced {
     former: BTreeMap<u16, Former>,
     /// Numbers whose new unit the session may use, and has not met yet.
     new: BTreeSet<u16>,
@@ -27,7 +27,7 @@ struct Former {
 
 impl Replaced {
     /// The session saw `before`, and sees `now` from here on.
-    pub fn note(&mut self, before: &LunMap, now: &LunMap) {
+    pub(crate) fn note(&mut self, before: &LunMap, now: &LunMap) {
         for (number, was) in before {
             if now.get(number).is_none_or(|is| is.unit != was.unit) && !self.former.contains_key(number) {
                 self.former.insert(*number, Former { unit: was.unit, told: false });
@@ -40,25 +40,25 @@ impl Replaced {
 
     /// True when the session knows another unit under the number.
     #[inline]
-    pub fn withholds(&self, number: u16, unit: VolumeId) -> bool {
+    pub(crate) fn withholds(&self, number: u16, unit: VolumeId) -> bool {
         !self.former.is_empty() && self.former.get(&number).is_some_and(|former| former.unit != unit)
     }
 
     /// True when the initiator has still to be told that the number is another unit; it is told now.
-    pub fn tells_now(&mut self, number: u16, unit: VolumeId) -> bool {
+    pub(crate) fn tells_now(&mut self, number: u16, unit: VolumeId) -> bool {
         let former = self.former.get_mut(&number).filter(|former| former.unit != unit);
         former.is_some_and(|former| !std::mem::replace(&mut former.told, true))
     }
 
     /// The initiator has read which numbers there are.
-    pub fn reported(&mut self, now: &LunMap) {
+    pub(crate) fn reported(&mut self, now: &LunMap) {
         let known: Vec<u16> = self.former.keys().filter(|number| now.contains_key(number)).copied().collect();
         known.iter().for_each(|number| _ = self.former.remove(number));
         self.new.extend(known);
     }
 
     /// True when the number is another unit than the session knew, which it meets now.
-    pub fn is_taken_up(&mut self, number: u16) -> bool {
+    pub(crate) fn is_taken_up(&mut self, number: u16) -> bool {
         self.new.remove(&number)
     }
 }

@@ -6,11 +6,11 @@ mod standing;
 mod trace;
 mod units;
 
-pub use reservations::kind_of;
-pub use standing::Place;
-pub use trace::TraceRoom;
+pub(crate) use reservations::kind_of;
+pub(crate) use standing::Place;
+pub(crate) use trace::TraceRoom;
 use trace::{Ended, Tracer};
-pub use units::Units;
+pub(crate) use units::Units;
 
 use crate::repeats::Repeats;
 use engine::{
@@ -129,7 +129,7 @@ fn needed_by(cdb: scsi::Cdb, shape: &scsi::Shape, way: Way) -> Option<u64> {
 }
 
 /// Runs a command on its unit.
-pub async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: Ran) -> Done {
+pub(crate) async fn run<W: World>(unit: Rc<ScsiUnit<W>>, ran: Ran) -> Done {
     let Ran { task, nexus, command, way, clock } = ran;
     let metered = unit.unit.meter.begin(&unit.world, &unit.unit.latencies, clock);
     let written = command.data_out.len() as u64;
@@ -154,7 +154,7 @@ impl Ran {
 
 /// Runs a command that ends before anything else happens; `None` of one that may not, which has not begun then.
 #[inline]
-pub fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: Brief<'_>) -> Option<End> {
+pub(crate) fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: Brief<'_>) -> Option<End> {
     let Brief { nexus, command, way, clock } = brief;
     let outcome = unit.logical_unit.execute_at_once(nexus, command)?;
     let written = command.data_out.len() as u64;
@@ -175,7 +175,7 @@ pub fn run_at_once<W: World>(unit: &ScsiUnit<W>, brief: Brief<'_>) -> Option<End
 }
 
 /// Answers a command for a unit that is not there any more.
-pub fn absent(ran: Ran) -> Done {
+pub(crate) fn absent(ran: Ran) -> Done {
     let outcome = scsi::absent::execute(ran.command.cdb, &[]);
     let end = End { outcome, written: 0, needed: ran.way.of_nothing(), ended: ran.clock.began };
     Done { task: ran.task, clock: ran.clock, end }
@@ -307,7 +307,7 @@ impl<W: World> FrontUnit for ScsiUnit<W> {
 
 /// Who a volume is to its hosts: everything follows from its identity, so it is the same on every path,
 /// after every restart and on every node.
-pub fn identity(id: VolumeId) -> scsi::Identity {
+pub(crate) fn identity(id: VolumeId) -> scsi::Identity {
     let uuid = id.to_bytes();
     // NAA 6, locally assigned: the first half byte says so, the rest comes from the identity, which is random.
     let mut naa = uuid;

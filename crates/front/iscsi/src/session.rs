@@ -21,7 +21,7 @@ use std::sync::Arc;
 const PROBES: [&str; 3] = ["INQUIRY", "REPORT LUNS", "REQUEST SENSE"];
 
 /// A session that is logged in. Its connection owns it.
-pub struct Session<W: World> {
+pub(crate) struct Session<W: World> {
     /// The session's number, and its nexus' for every unit.
     pub id: SessionId,
     /// What it counts.
@@ -45,7 +45,7 @@ pub struct Session<W: World> {
 
 /// The addresses of a connection's two ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Ends {
+pub(crate) struct Ends {
     /// The initiator's.
     pub peer: SocketAddr,
     /// Ours.
@@ -55,7 +55,7 @@ pub struct Ends {
 impl<W: World> Session<W> {
     /// Enters the session into the registry. Sessions of the same nexus are told to end; nothing may be
     /// done for this one until each of the receivers says that its sender is gone.
-    pub fn enter(
+    pub(crate) fn enter(
         shard: &Rc<IscsiShard<W>>,
         id: SessionId,
         facts: &Negotiated,
@@ -111,22 +111,22 @@ impl<W: World> Session<W> {
     }
 
     /// The nexus that units know the session by.
-    pub fn nexus(&self) -> NexusId {
+    pub(crate) fn nexus(&self) -> NexusId {
         NexusId(self.id.0)
     }
 
     /// The initiator's name.
-    pub fn initiator(&self) -> &str {
+    pub(crate) fn initiator(&self) -> &str {
         &self.initiator
     }
 
     /// The target's name; empty for a discovery session.
-    pub fn target(&self) -> &str {
+    pub(crate) fn target(&self) -> &str {
         &self.target
     }
 
     /// The unit under `lun`, which knows this nexus from now on.
-    pub fn find(&mut self, lun: u64) -> Option<&mut Reach<W>> {
+    pub(crate) fn find(&mut self, lun: u64) -> Option<&mut Reach<W>> {
         let number = scsi::Lun(lun).number()?;
         let at = match self.position(number) {
             Ok(at) => at,
@@ -148,7 +148,7 @@ impl<W: World> Session<W> {
     }
 
     /// All units that the session sees and may use.
-    pub fn units(&mut self) -> Vec<LunEntry> {
+    pub(crate) fn units(&mut self) -> Vec<LunEntry> {
         let luns = self.luns.clone();
         for (&number, &entry) in &*luns {
             if let (Err(at), false) = (self.position(number), self.replaced.withholds(number, entry.unit)) {
@@ -161,7 +161,7 @@ impl<W: World> Session<W> {
     /// The answer to a command for a LUN under which the session sees nothing: either nothing is there, or another unit than it knew
     /// (see [`Replaced`]).
     #[cold]
-    pub fn answer_absent(&mut self, lun: u64, cdb: scsi::Cdb) -> Outcome {
+    pub(crate) fn answer_absent(&mut self, lun: u64, cdb: scsi::Cdb) -> Outcome {
         let shown = scsi::Lun(lun).number().and_then(|number| Some((number, self.luns.get(&number)?.unit)));
         match shown {
             Some((number, unit)) if self.replaced.tells_now(number, unit) => {
@@ -196,7 +196,7 @@ impl<W: World> Session<W> {
     }
 
     /// Its connection was ended for what the host did or left undone.
-    pub fn was_cut_off(&self, reason: CloseReason) {
+    pub(crate) fn was_cut_off(&self, reason: CloseReason) {
         let (initiator, peer) = (&self.initiator, self.peer.ip());
         self.shard.cut_off.happened(&format!("{initiator} {peer} {reason}"), || {
             let host = self.shard.access.borrow().host_of(initiator, peer).map(|host| host.name.to_string());
@@ -207,7 +207,7 @@ impl<W: World> Session<W> {
     }
 
     /// The list of units. Whoever has it may use what is another unit than before.
-    pub fn report_luns(&mut self, cdb: scsi::Cdb) -> Outcome {
+    pub(crate) fn report_luns(&mut self, cdb: scsi::Cdb) -> Outcome {
         let outcome = scsi::absent::report_luns(cdb, &self.lun_numbers());
         if outcome.status == Status::Good {
             self.inventory_reported();
@@ -225,7 +225,7 @@ impl<W: World> Session<W> {
     }
 
     /// Commands for the unit under `lun` ended with a connection, and the unit tells so.
-    pub fn commands_lost(&mut self, lun: u64) {
+    pub(crate) fn commands_lost(&mut self, lun: u64) {
         let nexus = self.nexus();
         if let Some(entry) = self.find(lun).map(|reach| reach.entry) {
             self.at_home(entry, move |unit| unit.commands_lost(nexus));
@@ -233,7 +233,7 @@ impl<W: World> Session<W> {
     }
 
     /// Goes by the present access table; false when the session may not be any more.
-    pub fn see_access(&mut self) -> bool {
+    pub(crate) fn see_access(&mut self) -> bool {
         if self.access_epoch == self.shard.access_epoch.get() && self.access_epoch != 0 {
             return true;
         }
@@ -249,18 +249,18 @@ impl<W: World> Session<W> {
         let before = std::mem::replace(&mut self.luns, luns);
         if changed {
             self.replaced.note(&before, &self.luns);
-            self.tell_of_inventory();
+            self.follow_units(is_other_inventory(&before, &self.luns));
         }
         true
     }
 
     /// Units whose nexus this was forget it.
-    pub async fn leave(self) {
+    pub(crate) async fn leave(self) {
         let nexus = self.nexus();
-        for LunEntry { unit, home, .. } in self.attached.into_iter().map(|(_, reach)| reach.entry) {
+        for entry in self.attached.into_iter().map(|(_, reach)| reach.entry) {
             self.shard
-                .call(home, move |shard| async move {
-                    if let Some(unit) = shard.unit(unit) {
+                .call(entry.home, move |shard| async move {
+                    if let Some(unit) = shard.unit_at(&entry) {
                         unit.detach(nexus);
                     }
                 })
@@ -285,16 +285,19 @@ impl<W: World> Session<W> {
         });
     }
 
-    /// Units that are still seen report that the inventory has changed; those that are not forget the
-    /// nexus, and its commands there end with TASK ABORTED.
-    fn tell_of_inventory(&mut self) {
+    /// Units that are still seen report that the inventory has changed, where it has; those that are not forget the
+    /// nexus, and its commands there end with TASK ABORTED. So do a stand-in and its unit when one takes the place of the other: the
+    /// host goes on to see the same unit.
+    fn follow_units(&mut self, inventory_changed: bool) {
         let nexus = self.nexus();
         let seen: BTreeMap<VolumeId, (u16, LunEntry)> =
             self.luns.iter().map(|(&number, &entry)| (entry.unit, (number, entry))).collect();
         for (was, mut reach) in std::mem::take(&mut self.attached) {
             match seen.get(&reach.entry.unit) {
-                Some(&(number, entry)) if number == was => {
-                    self.at_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
+                Some(&(number, entry)) if number == was && entry.is_same_place(&reach.entry) => {
+                    if inventory_changed {
+                        self.at_home(entry, move |unit| unit.inventory_changed(nexus, entry.read_only));
+                    }
                     reach.lead_to(entry);
                     self.attached.push((number, reach));
                 }
@@ -306,19 +309,25 @@ impl<W: World> Session<W> {
 
     fn at_home(&self, entry: LunEntry, work: impl FnOnce(&crate::scsi_unit::ScsiUnit<W>) + Send + 'static) {
         if entry.home == self.shard.index {
-            if let Some(unit) = self.shard.unit(entry.unit) {
+            if let Some(unit) = self.shard.unit_at(&entry) {
                 work(&unit);
             }
             return;
         }
         // Letters are read in order, so a command that is posted behind this one finds the work done.
         let letter = Message::Run(Box::new(move |shard: Rc<IscsiShard<W>>| {
-            if let Some(unit) = shard.unit(entry.unit) {
+            if let Some(unit) = shard.unit_at(&entry) {
                 work(&unit);
             }
         }));
         self.shard.post(entry.home, letter);
     }
+}
+
+/// True when an initiator that saw `before` finds another list of units, or may do something else with one of them.
+fn is_other_inventory(before: &LunMap, now: &LunMap) -> bool {
+    let same = |((one, was), (other, is)): ((&u16, &LunEntry), (&u16, &LunEntry))| one == other && was.is_same_unit(is);
+    before.len() != now.len() || !before.iter().zip(now).all(same)
 }
 
 /// The negotiated keys of RFC 7143 §13, for people.

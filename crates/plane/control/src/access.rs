@@ -4,6 +4,7 @@
 //! ([`crate::impact`]). The portals are here because the data plane is told which of them are open.
 
 use crate::State;
+use crate::absences::Absences;
 use crate::core::{Core, Turn};
 use crate::state::lun_memory::Replaced;
 use model::{Order, PortalReport, PortalState, Refusal, Subject, SubjectKind, event};
@@ -15,11 +16,13 @@ pub(crate) struct Access {
     pub(crate) core: Arc<Core>,
     /// The portals that were asked for, also those that could not be opened.
     portals: Mutex<Vec<PortalReport>>,
+    /// Pools that are not open, and what they wait for.
+    pub(crate) absences: Absences,
 }
 
 impl Access {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, portals: Mutex::default() }
+        Self { core, portals: Mutex::default(), absences: Absences::default() }
     }
 
     /// The edited state is the state, durably, and the data plane lets in accordingly. When it refuses,
@@ -58,7 +61,9 @@ impl Access {
             .filter(|portal| portal.state == PortalState::Open)
             .map(|portal| portal.address)
             .collect();
-        self.core.engine.done(Order::SetAccess(self.core.state().access(&open))).await
+        let mut access = self.core.state().access(&open);
+        self.absences.mark(&mut access);
+        self.core.engine.done(Order::SetAccess(access)).await
     }
 
     /// The portals that were asked for, also those that could not be opened.

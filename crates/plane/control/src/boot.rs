@@ -42,6 +42,7 @@ impl Control {
             control.add_default_target(&turn)?;
             control.disks.open_all(&turn).await?;
             control.pools.wipe_pending(&turn).await?;
+            control.memberships.restore().await?;
             control.pools.open_all(&turn).await?;
             control.volumes.open_all().await;
             control.access.drop_dangling(&turn).await?;
@@ -228,7 +229,7 @@ impl Pools {
     /// Every pool that enough disks were found of is open.
     async fn open_all(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
         for (name, record) in &self.core.state().pools {
-            if let Some(pool) = self.open_known(name, record).await {
+            if let Some(pool) = self.open_at_start(name, record).await {
                 self.settle(turn, &pool).await?;
             }
         }
@@ -237,7 +238,7 @@ impl Pools {
 
     /// The pool is open as its record says; an event says why one could not be opened.
     pub(crate) async fn open_known(&self, name: &Name, record: &PoolRecord) -> Option<PoolReport> {
-        let opened = self.core.engine.pool(record.order()).await;
+        let opened = self.core.engine.pool(record.order(false)).await;
         if let Err(refusal) = &opened {
             tracing::error!(pool = %name, "{refusal}");
             let sentence = format!("pool {name} could not be opened: {refusal}");

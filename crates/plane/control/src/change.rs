@@ -18,6 +18,7 @@ pub(crate) mod portal_groups;
 pub(crate) mod portals;
 pub(crate) mod presentations;
 pub(crate) mod remote;
+pub(crate) mod returns;
 pub(crate) mod scrubs;
 pub(crate) mod snapshots;
 pub(crate) mod spares;

@@ -14,6 +14,7 @@ use crate::change::portal_groups::PortalGroups;
 use crate::change::portals::Portals;
 use crate::change::presentations::Presentations;
 use crate::change::remote::RemoteDisks;
+use crate::change::returns::Returns;
 use crate::change::scrubs::Scrubs;
 use crate::change::snapshots::Snapshots;
 use crate::change::spares::Spares;
@@ -26,6 +27,7 @@ use crate::devices::Devices;
 use crate::health::Health;
 use crate::isns::IsnsRegistration;
 use crate::live::Live;
+use crate::memberships::Memberships;
 use crate::memory::Memory;
 use crate::notices::Notices;
 use crate::operations::Operations;
@@ -80,6 +82,8 @@ pub struct Control {
     pub spares: Arc<Spares>,
     /// Scrubs of pools, begun by operators or by the clock.
     pub scrubs: Arc<Scrubs>,
+    /// Which members of pools are current.
+    pub memberships: Arc<Memberships>,
     /// Portals that hosts log in through.
     pub portals: Arc<Portals>,
     /// Portal groups, and how volumes are served through each.
@@ -108,8 +112,8 @@ pub struct Control {
 
 /// A part over the parts that it calls, with its own state empty.
 macro_rules! part {
-    ($part:ident over $($below:ident),* $(; owns $own:ident)?) => {
-        Arc::new($part { $($below: Arc::clone(&$below),)* $($own: Default::default(),)? })
+    ($part:ident over $($below:ident),* $(; owns $($own:ident),*)?) => {
+        Arc::new($part { $($below: Arc::clone(&$below),)* $($($own: Default::default(),)*)? })
     };
 }
 
@@ -133,20 +137,23 @@ impl Control {
         let devices = Arc::new(Devices::new(core.clone()));
         let disks = part!(Disks over core, health, devices);
         let volumes = part!(Volumes over core, access, memory);
-        let pools = part!(Pools over core, access, disks, volumes);
+        let pools = part!(Pools over core, access, disks, volumes; owns opening, coming_spares);
         let snapshots = part!(Snapshots over core, access, volumes);
         let copies = part!(Copies over core, pools, volumes, snapshots);
         let spares = part!(Spares over core, disks, pools);
         let scrubs = part!(Scrubs over core, pools);
         let remote_disks = part!(RemoteDisks over core, disks, pools);
+        let returns = part!(Returns over core, access, disks, pools, volumes);
         let portals = part!(Portals over core, access, sessions);
         let presentations = part!(Presentations over core, access, volumes, portals, sessions, refused_logins);
         let isns = Arc::new(IsnsRegistration::new(core.clone(), notices.clone(), portals.clone()));
-        let steward = part!(Steward over core, disks, pools, spares, scrubs, remote_disks, refused_logins; owns seen);
+        let steward =
+            part!(Steward over core, disks, pools, spares, scrubs, remote_disks, returns, refused_logins; owns seen);
         Ok(Self {
             room: part!(Room over core, notices),
             descriptors: part!(Descriptors over core, notices),
             live: Arc::new(Live::new(core.clone())),
+            memberships: part!(Memberships over core),
             traces: part!(Traces over core),
             portal_groups: part!(PortalGroups over core, access, portals),
             hosts: part!(Hosts over core, access),

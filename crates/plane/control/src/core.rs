@@ -68,6 +68,11 @@ impl Core {
         self.change.lock().await
     }
 
+    /// The turn, if no change is under way just now. What is done in rounds waits for no change: its next round comes.
+    pub(crate) fn turn_now(&self) -> Option<Turn<'_>> {
+        self.change.try_lock().ok()
+    }
+
     /// The edited state is the state, durably, and remembers the LUN numbers that it takes away. Only with the turn.
     pub(crate) fn commit(&self, _turn: &Turn<'_>, edit: impl FnOnce(&mut State)) -> Result<(), Refusal> {
         let before = self.state();

@@ -2,8 +2,8 @@
 
 use model::{
     Activity, Call, DiskReport, EngineReport, LatencyReport, Order, PoolCheck, PoolReport, PortalReport, Recordings,
-    Refusal, RefusedLogin, Report, SessionDetail, SessionEnd, SessionReport, SnapshotReport, TaskReport, TraceReport,
-    Traced, VolumeName, VolumeReport, code,
+    Refusal, RefusedLogin, Report, SessionDetail, SessionEnd, SessionReport, ShapeOfUnit, SnapshotReport, TaskReport,
+    TraceReport, Traced, VolumeName, VolumeReport, code,
 };
 use shard::mailbox::Sender;
 use tokio::sync::oneshot;
@@ -71,6 +71,8 @@ impl Engine {
         volumes: Volumes(Vec<VolumeReport>);
         /// As [`Engine::ask`], for `Order::VolumeNames`.
         volume_names: VolumeNames(Vec<VolumeName>);
+        /// As [`Engine::ask`], for `Order::UnitShapes`.
+        unit_shapes: UnitShapes(Vec<ShapeOfUnit>);
         /// As [`Engine::ask`], for orders that are answered with snapshots.
         snapshots: Snapshots(Vec<SnapshotReport>);
         /// As [`Engine::ask`], for orders that are answered with one portal.

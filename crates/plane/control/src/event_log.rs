@@ -19,7 +19,7 @@ const FOLD_SECONDS: u64 = 3600;
 const REFUSALS_MAX: usize = 32;
 
 /// The events that are kept, oldest first.
-pub struct EventLog {
+pub(crate) struct EventLog {
     kept: Mutex<Kept>,
 }
 
@@ -82,7 +82,7 @@ impl EventLog {
     /// The log as it was kept.
     ///
     /// *Errors*: the file cannot be read.
-    pub fn open(store: &Store) -> Result<Self, Refusal> {
+    pub(crate) fn open(store: &Store) -> Result<Self, Refusal> {
         let (events, free) = store.events()?;
         let events = VecDeque::from(events);
         let standing = Standing::of(&events);
@@ -92,7 +92,7 @@ impl EventLog {
     /// These have happened, durably. Equal ones that follow each other closely are counted as one.
     ///
     /// *Errors*: the file cannot be written; they are told all the same, and written with the next ones.
-    pub fn add(&self, store: &Store, raised: Vec<Raised>) -> Result<(), Refusal> {
+    pub(crate) fn add(&self, store: &Store, raised: Vec<Raised>) -> Result<(), Refusal> {
         let mut kept = self.kept();
         let Kept { events, unwritten, free, standing } = &mut *kept;
         for raised in raised {
@@ -118,13 +118,13 @@ impl EventLog {
     }
 
     /// The events that tell of what is still so and cannot be looked at, oldest first.
-    pub fn standing(&self) -> Vec<Event> {
+    pub(crate) fn standing(&self) -> Vec<Event> {
         let kept = self.kept();
         kept.events.iter().filter(|event| kept.standing.has(event.number)).cloned().collect()
     }
 
     /// The events that are asked for, oldest first.
-    pub fn list(&self, wanted: Wanted) -> Vec<Event> {
+    pub(crate) fn list(&self, wanted: Wanted) -> Vec<Event> {
         let kept = self.kept();
         let is_wanted = |event: &&Event| {
             event.number > wanted.after
@@ -142,11 +142,40 @@ impl EventLog {
     }
 }
 
+/// True for events of which there may be one a second, and whose figures differ: what counts is the cause and the subject.
+fn recurs(code: EventCode) -> bool {
+    matches!(
+        code,
+        event::BLOCKS_HEALED
+            | event::BLOCKS_LOST
+            | event::METADATA_REPAIRED
+            | event::DISK_SLOW
+            | event::DISK_FAST_AGAIN
+    )
+}
+
 /// Enters the event, or counts it where an equal one stands; the number that it is under.
 ///
 /// An event is the same again only while nothing else has happened to its subject since: a pool that is degraded,
-/// whole and degraded is three events.
+/// whole and degraded is three events. One that recurs is one event in [`FOLD_SECONDS`] whatever lies between, and says what was
+/// raised last.
 fn enter(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
+    if recurs(raised.code) {
+        let is_same = |event: &&mut Event| {
+            event.code == raised.code
+                && event.subject == raised.subject
+                && raised.time.apart(event.since) < FOLD_SECONDS
+        };
+        return match kept.iter_mut().rev().find(is_same) {
+            Some(same) => {
+                same.times += 1;
+                same.time = same.time.max(raised.time);
+                same.sentence = raised.sentence;
+                same.number
+            }
+            None => push(kept, free, raised),
+        };
+    }
     let fresh = |event: &Event| raised.time.apart(event.time) <= FOLD_SECONDS;
     let refused = |event: &Event| event.code == event::LOGIN_REFUSED && fresh(event);
     let crowded = raised.code == event::LOGIN_REFUSED
@@ -162,13 +191,16 @@ fn enter(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
             same.time = same.time.max(raised.time);
             same.number
         }
-        None => {
-            let number = (*free).max(1);
-            *free = number + 1;
-            kept.push_back(Event::first(number, raised));
-            number
-        }
+        None => push(kept, free, raised),
     }
+}
+
+/// Enters the event as one of its own; its number.
+fn push(kept: &mut VecDeque<Event>, free: &mut u64, raised: Raised) -> u64 {
+    let number = (*free).max(1);
+    *free = number + 1;
+    kept.push_back(Event::first(number, raised));
+    number
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ impl Status {
         let disks = self.disks.list().await?;
         findings.extend(health(&disks));
         findings.extend(single_paths(&disks));
+        findings.extend(disks.iter().filter_map(former));
         findings.extend(paths(&self.sessions.list().await?, &self.access.portals()));
         findings.extend(self.isns.finding());
         findings.extend(strangers(&self.refused_logins.list().await?));
@@ -126,6 +127,13 @@ fn health(disks: &[DiskReport]) -> Option<Finding> {
     }
     let sentence = format!("{silent} of {} do not tell their health", real.len());
     Some(Finding::warning("disks", sentence, "install smartmontools, and let the daemon run smartctl"))
+}
+
+/// A disk that failed in its pool, was replaced, and is still there.
+fn former(disk: &DiskReport) -> Option<Finding> {
+    let (name, former) = (disk.name.as_ref()?, disk.former.as_ref().filter(|former| former.failed)?);
+    let fix = format!("take it out, and forget it with blockyard disk remove {name}");
+    Some(Finding::warning(format!("disk {name}"), format!("is a {}", former.sentence()), fix))
 }
 
 /// Remote disks that a lost path makes unreachable.

@@ -45,6 +45,11 @@ impl Health {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).get(disk).cloned()
     }
 
+    /// The disk is not known any more.
+    pub(crate) fn forget(&self, disk: &DiskName) {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(disk);
+    }
+
     /// Asks disks for their health until the daemon stops.
     pub async fn watch(self: Arc<Self>) {
         let mut stopping = self.core.stopping.subscribe();

@@ -19,9 +19,11 @@
 //!
 //! The store only remembers where to look for a disk. What the disk is, its label says.
 
+mod absences;
 mod access;
 mod boot;
 mod change;
+mod coming_spares;
 pub mod config;
 mod control;
 mod core;
@@ -40,6 +42,7 @@ pub mod live;
 mod machine;
 pub mod machine_id;
 mod medium;
+mod memberships;
 pub mod memory;
 mod notices;
 mod operations;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// One file or one block device. Links of either kind, and device nodes of one number, are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Medium {
+pub(crate) enum Medium {
     /// A file, by its file system and its number there.
     File { file_system: u64, inode: u64 },
     /// A block device, by its number.
@@ -16,7 +16,7 @@ pub enum Medium {
 
 impl Medium {
     /// What `path` names now, the file behind a loop device included; none when there is nothing.
-    pub fn at(path: impl AsRef<Path>) -> Option<Self> {
+    pub(crate) fn at(path: impl AsRef<Path>) -> Option<Self> {
         let meta = fs::metadata(path).ok()?;
         if !meta.file_type().is_block_device() {
             return Some(Self::of_file(&meta));
@@ -30,13 +30,13 @@ impl Medium {
     }
 
     /// The block device that `path` names, whatever it is made of; none when it is a file, or nothing.
-    pub fn of_device(path: impl AsRef<Path>) -> Option<Self> {
+    pub(crate) fn of_device(path: impl AsRef<Path>) -> Option<Self> {
         let meta = fs::metadata(path).ok()?;
         meta.file_type().is_block_device().then_some(Self::Device(meta.rdev()))
     }
 
     /// True for a regular file without a block of data, such as one that was just made.
-    pub fn is_hole(path: impl AsRef<Path>) -> bool {
+    pub(crate) fn is_hole(path: impl AsRef<Path>) -> bool {
         fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.blocks() == 0)
     }
 
@@ -46,7 +46,7 @@ impl Medium {
 }
 
 /// Admits an absolute path without steps back, so that what is refused and what is opened is the same.
-pub fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
+pub(crate) fn admit_path(text: &str) -> Result<PathBuf, Refusal> {
     let path = Path::new(text);
     let steps_back = path.components().any(|part| part == std::path::Component::ParentDir);
     if path.is_absolute() && !steps_back && !text.contains('\0') {

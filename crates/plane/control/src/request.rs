@@ -179,6 +179,13 @@ pub struct ImportPool {
     /// The pool key of the node that had it, where volumes are encrypted.
     #[serde(default)]
     pub key: Option<SecretText>,
+    /// A disk of the part that is kept, of a pool that was written in parts without each other. What was written to the other part is
+    /// lost, and its disks become old members.
+    #[serde(default)]
+    pub keep: Option<DiskName>,
+    /// True when the loss of the other part is accepted, or that members are absent of a pool that this node never had.
+    #[serde(default)]
+    pub confirmed: bool,
 }
 
 /// The key of a pool, for who is to keep it.

@@ -16,14 +16,14 @@ const FILE_BYTES_MIN: u64 = 1 << 20;
 
 /// Where disks are.
 #[derive(Default)]
-pub struct Found {
+pub(crate) struct Found {
     by_label: BTreeMap<DiskId, String>,
     by_serial: BTreeMap<(String, Option<u32>), String>,
 }
 
 impl Found {
     /// Where this disk is, by its label; one without a label by its serial number.
-    pub fn path_of(&self, record: &DiskRecord) -> Option<&String> {
+    pub(crate) fn path_of(&self, record: &DiskRecord) -> Option<&String> {
         match record.id {
             Some(id) => self.by_label.get(&id),
             None => self.by_serial.get(&record.identity.key()?),
@@ -32,10 +32,15 @@ impl Found {
 }
 
 /// The disks among the block devices and files of `folders`.
-pub async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> Found {
+pub(crate) async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> Found {
+    disks_but(engine, folders, &BTreeSet::new()).await
+}
+
+/// The same, but for these paths, which are not looked at.
+pub(crate) async fn disks_but(engine: &Engine, folders: &BTreeSet<PathBuf>, but: &BTreeSet<&str>) -> Found {
     let candidates: Vec<String> = folders.iter().flat_map(|folder| candidates(folder)).take(CANDIDATES_MAX).collect();
     let mut found = Found::default();
-    for path in candidates {
+    for path in candidates.into_iter().filter(|path| !but.contains(path.as_str())) {
         // A path that cannot be looked at is not the disk that is sought.
         let Ok(report) = engine.disk(Order::InspectDisk { path: path.clone(), remote: None }).await else { continue };
         if let Some(key) = report.identity.key() {
@@ -49,7 +54,7 @@ pub async fn disks(engine: &Engine, folders: &BTreeSet<PathBuf>) -> Found {
 }
 
 /// A disk among those of `folders` whose pool a node of `machine` had last: its path, the pool and the node.
-pub async fn owned_by(
+pub(crate) async fn owned_by(
     engine: &Engine,
     folders: &BTreeSet<PathBuf>,
     machine: MachineId,

@@ -42,15 +42,20 @@ pub(crate) fn of(code: EventCode) -> Option<Stands> {
             "damaged",
             "see blockyard pool scrub status, restore what is lost from a copy, and scrub the pool again",
         ),
-        event::BLOCKS_LOST => by_hand(
-            &[event::SCRUB_ENDED, event::SCRUB_HEALED],
-            "without some of its blocks",
-            "write them again from a copy and scrub the pool, or run blockyard alert acknowledge",
-        ),
         event::REDO_LOG_DAMAGED => by_hand(
             &[],
             "open without part of its log",
             "check what hosts wrote last against a copy, then run blockyard alert acknowledge",
+        ),
+        event::MEMBERSHIP_UNKEPT => by_hand(
+            &[],
+            "not protected against out-of-date disks",
+            "check the disk of the state folder, then run blockyard alert acknowledge",
+        ),
+        event::UNFLUSHED_LOST => by_hand(
+            &[],
+            "without writes that were not flushed",
+            "check the file system on it, set write=through with blockyard volume set, then run blockyard alert acknowledge",
         ),
         event::RESHAPE_STOPPED => until(
             &[event::RESHAPE_BEGAN, event::RESHAPE_ENDED],

@@ -3,14 +3,16 @@
 mod disks;
 pub(crate) mod lun_memory;
 pub(crate) mod owners;
+mod shapes;
 
 use crate::Settings;
 use crate::state::lun_memory::LunMemory;
+pub(crate) use crate::state::shapes::ShapeRecord;
 use model::{
-    Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, EVERYONE, Host,
-    Initiators, Iqn, IsnsServer, Name, Network, NodeId, Order, PoolId, PoolPolicy, Portal, PortalGroupPolicy,
-    PortalPolicy, Presentation, Proof, Refusal, ScrubReport, Secret, Size, Target, Timestamp, VolumeId, VolumeName,
-    VolumePolicy,
+    Access, AuthPolicy, Backend, Balance, Chap, ChapAlgorithm, Demand, DiskId, DiskIdentity, DiskName, EVERYONE,
+    FormerMember, Host, Initiators, Iqn, IsnsServer, Name, Network, NodeId, Order, PoolId, PoolPolicy, Portal,
+    PortalGroupPolicy, PortalPolicy, Presentation, Proof, Refusal, ScrubReport, Secret, Size, Target, Timestamp,
+    VolumeId, VolumeName, VolumePolicy,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +65,9 @@ pub struct State {
     /// How volumes of pools are cached and how fast they may be, where that was set.
     #[serde(default)]
     pub policies: BTreeMap<VolumeName, PolicyRecord>,
+    /// What hosts are told of presented volumes while these are not open.
+    #[serde(default)]
+    pub shapes: BTreeMap<VolumeName, ShapeRecord>,
 }
 
 /// A portal.
@@ -96,6 +101,9 @@ pub struct DiskRecord {
     /// Which piece of hardware it is, as it was seen last.
     #[serde(default)]
     pub identity: DiskIdentity,
+    /// The pool that it was a member of, once another disk has got its place there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub former: Option<FormerMember>,
     /// How it is logged in to, where it is a disk of another array.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteRecord>,
@@ -156,6 +164,9 @@ pub struct PoolRecord {
     /// When the scrub began that the clock has begun, until its end is remembered.
     #[serde(default)]
     pub clocked: Option<Timestamp>,
+    /// Its members, as they were known last.
+    #[serde(default)]
+    pub members: BTreeSet<DiskId>,
     /// How it was imported read-only; none for one that is opened for writing.
     #[serde(default)]
     pub read_only: Option<ReadOnlyRecord>,
@@ -165,15 +176,15 @@ impl PoolRecord {
     /// A pool of which nothing else is known.
     #[must_use]
     pub fn new(id: PoolId) -> Self {
-        let (taken, policy, scrubs, scrub_since, clocked, read_only) = Default::default();
-        Self { id, taken, policy, scrubs, scrub_since, clocked, read_only }
+        let (taken, policy, scrubs, scrub_since, clocked, members, read_only) = Default::default();
+        Self { id, taken, policy, scrubs, scrub_since, clocked, members, read_only }
     }
 
-    /// The order that opens the pool at a start.
-    pub(crate) fn order(&self) -> Order {
+    /// The order that opens the pool as its record says; `whole` to refuse while disks are waited for.
+    pub(crate) fn order(&self, whole: bool) -> Order {
         let ReadOnlyRecord { force, accept_log_loss, key } = self.read_only.clone().unwrap_or_default();
         let (read_only, key) = (self.read_only.is_some(), key.map(|key| key.secret));
-        Order::OpenPool { id: self.id, force, accept_log_loss, read_only, key }
+        Order::OpenPool { id: self.id, force, accept_log_loss, read_only, key, whole, keep: None, confirmed: true }
     }
 }
 
@@ -311,6 +322,7 @@ impl State {
             },
             hosts: self.hosts.iter().map(|(name, record)| record.host(name)).chain(self.stranger()).collect(),
             presentations: self.seen().map(|(host, record)| record.presentation(host)).collect(),
+            absent: self.absent(),
         }
     }
 

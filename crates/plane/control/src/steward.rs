@@ -4,6 +4,7 @@ use crate::Wanted;
 use crate::change::disks::Disks;
 use crate::change::pools::Pools;
 use crate::change::remote::RemoteDisks;
+use crate::change::returns::{Returns, Waits};
 use crate::change::scrubs::Scrubs;
 use crate::change::spares::{Spares, Vigil};
 use crate::core::Core;
@@ -21,6 +22,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// How often everything is looked at when nothing happens.
 const ROUND: Duration = Duration::from_secs(5);
+/// The same while a pool waits for its disks.
+const WAITING_ROUND: Duration = Duration::from_secs(2);
 
 /// Of events without end so many are written down one by one; the next ones then wait, to be one commit.
 const BURST: u32 = 16;
@@ -44,6 +47,10 @@ pub(crate) struct Seen {
     pub(crate) looked: Option<Instant>,
     /// Remote disks that were lost, and when it was tried last to bring them back.
     returning: BTreeMap<DiskName, Instant>,
+    /// Pools that no scrub has read whole for too long.
+    overdue: BTreeSet<Name>,
+    /// Pools that are not open.
+    waits: Waits,
 }
 
 /// Work that is done without an order, in rounds.
@@ -54,6 +61,7 @@ pub struct Steward {
     pub(crate) spares: Arc<Spares>,
     pub(crate) scrubs: Arc<Scrubs>,
     pub(crate) remote_disks: Arc<RemoteDisks>,
+    pub(crate) returns: Arc<Returns>,
     pub(crate) refused_logins: Arc<RefusedLogins>,
     pub(crate) seen: tokio::sync::Mutex<Seen>,
 }
@@ -89,7 +97,8 @@ impl Steward {
             }
             clock = later;
             let quiet_since = Instant::now();
-            heard = match timeout(ROUND, &mut hearing).await {
+            let round = if self.returns.is_waiting() { WAITING_ROUND } else { ROUND };
+            heard = match timeout(round, &mut hearing).await {
                 Ok(heard) => {
                     hearing = Box::pin(self.hear());
                     heard
@@ -133,10 +142,11 @@ impl Steward {
             return self.refused_logins.note().await;
         }
         self.keep_copies(&mut seen.copied).await;
+        self.returns.look(&mut seen.waits).await?;
         self.remote_disks.return_lost(&mut seen.returning).await?;
         self.spares.place(&mut seen.vigil).await?;
         self.note_pool_states(&self.pools.list().await?, &mut seen.pools);
-        let scrubs = self.scrubs.run_due(now()).await;
+        let scrubs = self.scrubs.run_due(now(), &mut seen.overdue).await;
         scrubs.and(self.refused_logins.note().await)
     }
 
@@ -201,6 +211,15 @@ impl Steward {
                 // Filling has its own events, and so has a pool that another owner has, or that could not be opened at the start.
                 (None, PoolState::Healthy | PoolState::Missing) | (_, PoolState::Rebuilding) => continue,
                 (_, PoolState::Failed) if pool.fenced.is_some() => continue,
+                // It was closed so that it can be opened again.
+                (Some(PoolState::Failed), PoolState::Missing) => continue,
+                (_, PoolState::Healthy) if !pool.lost.is_empty() => {
+                    let sentence = format!(
+                        "all members of pool {name} are in sync again, and {} are lost; blockyard pool show {name} lists them",
+                        pool.lost.amount()
+                    );
+                    (event::POOL_WHOLE, sentence)
+                }
                 (_, PoolState::Healthy) => (event::POOL_WHOLE, format!("pool {name} is whole again")),
                 (_, PoolState::Degraded) => {
                     let meaning = crate::verdict::spare_failures(pool);

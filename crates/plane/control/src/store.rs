@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vault::Vault;
 
 /// How many versions of the state are kept, the present one among them.
-pub const VERSIONS_KEPT: usize = 32;
+pub(crate) const VERSIONS_KEPT: usize = 32;
 
 /// How many versions are kept after which hosts could see something else.
 const CONFIGS_KEPT: usize = 20;

@@ -13,6 +13,7 @@ mod operations;
 mod racks;
 mod refusals;
 mod restart;
+mod returns;
 mod snapshots;
 mod spares;
 mod steward;
@@ -91,6 +92,13 @@ impl Array {
         self.control.volumes.create(new_volume(name, Some(size))).await
     }
 
+    /// The pool opens at once without disks that are absent.
+    pub async fn wait_for_no_disk(&self, pool: &str) {
+        let settings = [("disk.wait".to_owned(), "0s".to_owned())].into();
+        let pool = pool.parse().expect("a name");
+        self.control.pools.set(&pool, crate::request::PoolSettings { settings }).await.expect("a setting");
+    }
+
     /// Four disks, a RAID-6 pool `tank`, a volume `tank/vm1`, a host `web` that sees it.
     pub async fn furnish(&self) {
         self.add_disks(&["d0", "d1", "d2", "d3"]).await;
@@ -101,7 +109,7 @@ impl Array {
     }
 }
 
-pub async fn boot(dir: &Path, testbed: Testbed) -> Control {
+pub(crate) async fn boot(dir: &Path, testbed: Testbed) -> Control {
     boot_on(dir, testbed.start().0).await
 }
 
@@ -120,21 +128,21 @@ async fn boot_on(dir: &Path, orders: Sender<Call>) -> Control {
 }
 
 /// The file holds a file system of another from its first block on, and keeps its length.
-pub fn make_foreign(path: impl AsRef<Path>) {
+pub(crate) fn make_foreign(path: impl AsRef<Path>) {
     let file = std::fs::File::options().write(true).open(path).expect("opens");
     std::os::unix::fs::FileExt::write_all_at(&file, b"XFSB, and what somebody has there", 0).expect("writes");
 }
 
-pub fn disks(dir: &Path) -> PathBuf {
+pub(crate) fn disks(dir: &Path) -> PathBuf {
     dir.join("disks")
 }
 
-pub fn new_disk(folder: &Path, name: &str, size: Size) -> NewDisk {
+pub(crate) fn new_disk(folder: &Path, name: &str, size: Size) -> NewDisk {
     let path = folder.join(format!("{name}.img")).to_string_lossy().into_owned();
     NewDisk { path, name: Some(name.parse().expect("a name")), create: Some(size), force: false, ..NewDisk::default() }
 }
 
-pub fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {
+pub(crate) fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {
     let disks = disks.iter().map(|disk| disk.parse().expect("a name")).collect();
     NewPool {
         name: name.parse().expect("a name"),
@@ -145,11 +153,11 @@ pub fn new_pool(name: &str, level: Level, disks: &[&str]) -> NewPool {
     }
 }
 
-pub fn new_volume(name: &str, size: Option<Size>) -> NewVolume {
+pub(crate) fn new_volume(name: &str, size: Option<Size>) -> NewVolume {
     NewVolume::new(name.parse().expect("a name"), size)
 }
 
-pub fn new_host(name: &str, initiators: &[&str]) -> NewHost {
+pub(crate) fn new_host(name: &str, initiators: &[&str]) -> NewHost {
     NewHost {
         name: name.parse().expect("a name"),
         initiators: initiators.iter().map(|iqn| iqn.parse().expect("an iSCSI name")).collect(),
@@ -161,7 +169,7 @@ pub fn new_host(name: &str, initiators: &[&str]) -> NewHost {
     }
 }
 
-pub fn new_presentation(volume: &str, host: &str) -> NewPresentation {
+pub(crate) fn new_presentation(volume: &str, host: &str) -> NewPresentation {
     NewPresentation {
         volume: volume.parse().expect("a name"),
         host: host.parse().expect("a name"),

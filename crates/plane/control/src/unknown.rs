@@ -2,7 +2,7 @@
 
 use model::{DiskName, Name, Refusal, VolumeName, code};
 
-pub fn missing(name: &DiskName) -> Refusal {
+pub(crate) fn missing(name: &DiskName) -> Refusal {
     Refusal::new(
         code::DISK_MISSING,
         format!("disk {name} is known but was not found"),
@@ -10,11 +10,11 @@ pub fn missing(name: &DiskName) -> Refusal {
     )
 }
 
-pub fn unknown_group(name: &Name) -> Refusal {
+pub(crate) fn unknown_group(name: &Name) -> Refusal {
     Refusal::new(code::HOST_UNKNOWN, format!("there is no group {name}"), "see blockyard group list")
 }
 
-pub fn unknown_host(name: &Name) -> Refusal {
+pub(crate) fn unknown_host(name: &Name) -> Refusal {
     Refusal::new(
         code::HOST_UNKNOWN,
         format!("there is no host {name}"),
@@ -22,19 +22,19 @@ pub fn unknown_host(name: &Name) -> Refusal {
     )
 }
 
-pub fn unknown_target(name: &Name) -> Refusal {
+pub(crate) fn unknown_target(name: &Name) -> Refusal {
     Refusal::new(code::TARGET_UNKNOWN, format!("there is no target {name}"), "see blockyard target list")
 }
 
-pub fn unknown_portal_group(tag: u16) -> Refusal {
+pub(crate) fn unknown_portal_group(tag: u16) -> Refusal {
     let message = format!("no portal is of group {tag}");
     Refusal::new(code::PORTAL_GROUP_UNKNOWN, message, "see blockyard portal groups")
 }
 
-pub fn unknown_pool(name: &Name) -> Refusal {
+pub(crate) fn unknown_pool(name: &Name) -> Refusal {
     Refusal::new(code::POOL_UNKNOWN, format!("there is no pool {name}"), "see blockyard pool list")
 }
 
-pub fn unknown_volume(name: &VolumeName) -> Refusal {
+pub(crate) fn unknown_volume(name: &VolumeName) -> Refusal {
     Refusal::new(code::VOLUME_UNKNOWN, format!("there is no volume {name}"), "see blockyard volume list")
 }

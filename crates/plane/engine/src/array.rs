@@ -2,12 +2,16 @@
 
 use crate::counted::Counted;
 use crate::fence::Fenced;
+use crate::guarded::Guarded;
+use crate::inspect;
 use crate::overlay::Overlay;
 use crate::pool::OpenPool;
 use crate::remote::MemberDisk;
+use crate::shard_context::ShardContext;
 use block::{BlockDevice, IoError, IoErrorKind, Stable};
-use raid::{Array, FailureLog, Finding, Options};
-use shard::{GroupCommit, World, mailbox, pause_on, spawn_on};
+use model::Refusal;
+use raid::{FailureLog, Finding, Options};
+use shard::{GroupCommit, Interruptible, World, mailbox, pause_on, spawn_on};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
@@ -15,28 +19,54 @@ use std::rc::{Rc, Weak};
 use volume::Window;
 
 /// A member disk as a whole: labels and catalogs at its ends, the array's data area between.
-pub type Disk<W> = Rc<GroupCommit<Fenced<Counted<Overlay<MemberDisk<W>>>>>>;
+pub(crate) type Disk<W> = Rc<GroupCommit<Fenced<Interruptible<Counted<Overlay<MemberDisk<W>>>>>>>;
 
 /// What an array uses of a member disk.
-pub type Member<W> = Window<Disk<W>>;
+pub(crate) type Member<W> = Window<Disk<W>>;
 
-/// The array of one group. Shared by the pool, its volumes and whoever repairs it.
-pub type Group<W> = Rc<Array<Member<W>>>;
+/// The array of one group, with its lost blocks. Shared by the pool, its volumes and whoever repairs it.
+pub(crate) type Group<W> = Rc<Guarded<Member<W>>>;
 
-/// The array's disk, opened.
-pub fn disk<W: World>(world: &W, device: MemberDisk<W>) -> Disk<W> {
-    let world = world.clone();
-    Rc::new(GroupCommit::new(Fenced::new(Counted::new(Overlay::new(device), move || world.now()))))
+/// Opens the disk at `path` as members are opened.
+///
+/// *Errors*: as of [`inspect::open_as`].
+pub(crate) async fn open_disk<W: World>(shard: &ShardContext<W>, path: &str) -> Result<Disk<W>, Refusal> {
+    open_disk_as(shard, path, false, false).await
+}
+
+/// The same, for reading alone where that is asked for; with `force`, registrations of other initiators are preempted.
+pub(crate) async fn open_disk_as<W: World>(
+    shard: &ShardContext<W>,
+    path: &str,
+    read_only: bool,
+    force: bool,
+) -> Result<Disk<W>, Refusal> {
+    let device = inspect::open_as(&shard.remotes, path, read_only, force).await?;
+    let world = shard.world.clone();
+    let counted = Counted::new(Overlay::new(device), move || world.now());
+    let device = Interruptible::new(counted, shard.run_clock(), spawn_on(&shard.world));
+    shard.remotes.landings().watch(path, device.landings());
+    Ok(Rc::new(GroupCommit::new(Fenced::new(device))))
+}
+
+/// What lets callers of the disk stop waiting for it.
+pub(crate) fn interruptible<W: World>(disk: &Disk<W>) -> &Interruptible<Counted<Overlay<MemberDisk<W>>>> {
+    disk.device().device()
+}
+
+/// What counts the operations of the disk.
+pub(crate) fn counted<W: World>(disk: &Disk<W>) -> &Counted<Overlay<MemberDisk<W>>> {
+    interruptible(disk).device()
 }
 
 /// What keeps writes of the disk in memory, where they are kept.
-pub fn overlay<W: World>(disk: &Disk<W>) -> &Overlay<MemberDisk<W>> {
-    disk.device().device().device()
+pub(crate) fn overlay<W: World>(disk: &Disk<W>) -> &Overlay<MemberDisk<W>> {
+    counted(disk).device()
 }
 
 /// Hears of what is wrong with the members of one group: writes their failures into the catalog of the pool, on
 /// the disks that are left, and tells what they return that was not written.
-pub struct Watch<W: World> {
+pub(crate) struct Watch<W: World> {
     group: usize,
     /// The array keeps a record of its own, which is all that there is until its pool is open.
     protected: bool,
@@ -50,25 +80,25 @@ pub struct Watch<W: World> {
 
 impl<W: World> Watch<W> {
     /// The watch over the group at `group` in the catalog.
-    pub fn new(group: usize, protected: bool) -> Rc<Self> {
+    pub(crate) fn new(group: usize, protected: bool) -> Rc<Self> {
         let (pool, early, accepts_log_loss) = Default::default();
         Rc::new(Self { group, protected, pool, early, accepts_log_loss })
     }
 
     /// The array of the group opens also where batches of its redo log cannot be read.
-    pub fn accept_log_loss(&self) {
+    pub(crate) fn accept_log_loss(&self) {
         self.accepts_log_loss.set(true);
     }
 
     /// `pool` hears of everything from now on, also of what was found before.
-    pub fn bind(&self, pool: &Rc<OpenPool<W>>) {
+    pub(crate) fn bind(&self, pool: &Rc<OpenPool<W>>) {
         let bound = self.pool.set(Rc::downgrade(pool));
         assert!(bound.is_ok(), "a watch is bound once");
         self.early.take().into_iter().for_each(|finding| pool.note_finding(self.group, finding));
     }
 
     /// How a protected array of `disks` is run that is watched so, with `page_bytes` of memory for its sums.
-    pub fn options<'a>(
+    pub(crate) fn options<'a>(
         self: &Rc<Self>,
         world: &W,
         page_bytes: usize,
@@ -118,7 +148,7 @@ impl<W: World> FailureLog for Watch<W> {
 }
 
 /// The code of a level in the catalog; see `docs/on-disk.md`.
-pub fn level_code(level: model::Level) -> u8 {
+pub(crate) fn level_code(level: model::Level) -> u8 {
     match level {
         model::Level::Raid0 => 0,
         model::Level::Raid1 => 1,
@@ -129,12 +159,12 @@ pub fn level_code(level: model::Level) -> u8 {
 }
 
 /// The level behind a code, or `None` for one that this version does not know.
-pub fn level_of_code(code: u8) -> Option<model::Level> {
+pub(crate) fn level_of_code(code: u8) -> Option<model::Level> {
     model::Level::ALL.into_iter().find(|&level| level_code(level) == code)
 }
 
 /// The level in the words of `raid`.
-pub fn raid_level(level: model::Level) -> raid::Level {
+pub(crate) fn raid_level(level: model::Level) -> raid::Level {
     match level {
         model::Level::Raid0 => raid::Level::Raid0,
         model::Level::Raid1 => raid::Level::Raid1,

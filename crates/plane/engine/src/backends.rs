@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// A kind of back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BackEnd {
+pub(crate) enum BackEnd {
     /// A pool, which knows its volumes by itself.
     Pool,
     /// Memory, nothing, or a file or device: control remembers the volume.
@@ -20,7 +20,7 @@ impl BackEnd {
     /// The kind of a volume to be made.
     ///
     /// *Errors*: `NAME_INVALID` for a volume of a pool whose name names none.
-    pub fn of_spec(spec: &VolumeSpec) -> Result<Self, Refusal> {
+    pub(crate) fn of_spec(spec: &VolumeSpec) -> Result<Self, Refusal> {
         match (&spec.backend, spec.name.pool()) {
             (Backend::Pool { .. }, Some(_)) => Ok(Self::Pool),
             (Backend::Pool { .. }, None) => {
@@ -32,12 +32,16 @@ impl BackEnd {
     }
 
     /// The kind of a volume that is open.
-    pub fn of_name(name: &VolumeName) -> Self {
+    pub(crate) fn of_name(name: &VolumeName) -> Self {
         if name.pool().is_some() { Self::Pool } else { Self::Alone }
     }
 
     /// Makes the volume, or opens it again; it serves.
-    pub async fn create<W: World>(self, shard: Rc<ShardContext<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
+    pub(crate) async fn create<W: World>(
+        self,
+        shard: Rc<ShardContext<W>>,
+        spec: VolumeSpec,
+    ) -> Result<VolumeReport, Refusal> {
         match self {
             Self::Pool => pool::create_volume(shard, spec).await,
             Self::Alone => unit::open_alone(shard, spec).await,
@@ -45,7 +49,7 @@ impl BackEnd {
     }
 
     /// Grows the volume to `size`, and tells its initiators.
-    pub async fn resize<W: World>(
+    pub(crate) async fn resize<W: World>(
         self,
         shard: Rc<ShardContext<W>>,
         (id, name): (VolumeId, VolumeName),
@@ -60,7 +64,7 @@ impl BackEnd {
     /// Admits a policy for the volume.
     ///
     /// *Errors*: `POLICY_IMPOSSIBLE` where nothing is cached or limited.
-    pub fn admit_policy(self, name: &VolumeName) -> Result<(), Refusal> {
+    pub(crate) fn admit_policy(self, name: &VolumeName) -> Result<(), Refusal> {
         match self {
             Self::Pool => Ok(()),
             Self::Alone => {
@@ -71,7 +75,7 @@ impl BackEnd {
     }
 
     /// Sets the policy of a volume for which one was [admitted](Self::admit_policy).
-    pub async fn set_policy<W: World>(
+    pub(crate) async fn set_policy<W: World>(
         self,
         shard: Rc<ShardContext<W>>,
         name: VolumeName,
@@ -82,7 +86,7 @@ impl BackEnd {
     }
 
     /// Removes the volume: it does not serve any more, and what a pool held of it is freed.
-    pub async fn remove<W: World>(
+    pub(crate) async fn remove<W: World>(
         self,
         shard: Rc<ShardContext<W>>,
         (id, name): (VolumeId, VolumeName),

@@ -36,6 +36,7 @@ pub struct Conductor<W: World> {
     copies: Copies,
     openings: Openings,
     next_home: Cell<usize>,
+    former: RefCell<BTreeMap<PoolId, usize>>,
     started: shard::Time,
     stopped: Cell<bool>,
     /// Names how disks and sockets are driven, for reports.
@@ -70,6 +71,7 @@ pub async fn conduct<W: World>(
             worker.clone().take_turn(call).await;
         }
     });
+    copies::continuing::look_now_and_then(&conductor);
     while let Some(call) = inbox.receive().await {
         if call.order.is_question() {
             let conductor = conductor.clone();
@@ -113,6 +115,7 @@ impl<W: World> Conductor<W> {
             node,
             secret,
             next_home: Cell::new(0),
+            former: RefCell::default(),
             stopped: Cell::new(false),
             io,
         }
@@ -120,16 +123,22 @@ impl<W: World> Conductor<W> {
 
     /// The order of `call` is done, or it is for a pool that is being opened from now on.
     async fn take_turn(self: Rc<Self>, call: Call) {
-        let Order::OpenPool { id, force, accept_log_loss, read_only, key } = &call.order else {
+        let Order::OpenPool { id, force, accept_log_loss, read_only, key, whole, keep, confirmed } = &call.order else {
             let answer = self.change(&call.order).await;
             return call.answer(answer);
         };
-        let taking = Taking { told: *force, accept_log_loss: *accept_log_loss, key: key.clone(), ..self.taking() };
-        let begun = if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(*id, taking, *read_only) };
+        let (key, keep, confirmed) = (key.clone(), keep.clone(), *confirmed);
+        let taking = Taking { told: *force, accept_log_loss: *accept_log_loss, key, keep, confirmed, ..self.taking() };
+        let begun =
+            if self.stopped.get() { Err(engine_gone()) } else { self.begin_opening(*id, taking, *read_only, *whole) };
         match begun {
             Ok(opening) => self.shard.world.clone().spawn(async move {
                 let opened = self.open_pool(opening).await;
+                let is_open = opened.is_ok();
                 call.answer(opened.map(Report::Pool));
+                if is_open {
+                    copies::continuing::continue_copies(&self).await;
+                }
             }),
             Err(refusal) => call.answer(Err(refusal)),
         }
@@ -164,8 +173,12 @@ impl<W: World> Conductor<W> {
             Order::ClosePool { pool } => self.close_pool(pool).await.map(|()| Report::Done),
             Order::DestroyPool { pool } => self.destroy_pool(pool).await.map(|()| Report::Done),
             Order::FailDisk { disk } => self.fail_disk(disk).await.map(Report::Pool),
+            Order::ReturnDisk { disk, member } => self.return_disk(disk, *member).await.map(Report::Pool),
             Order::ReplaceDisk { failed, member, replacement, force } => {
                 self.replace_disk(failed, *member, replacement, *force).await.map(Report::Pool)
+            }
+            Order::CopyMember { disk, replacement, force } => {
+                self.copy_member(disk, replacement, *force).await.map(Report::Pool)
             }
             Order::SetRepair { pool, policy } => self.set_repair(pool, policy).await.map(Report::Pool),
             Order::SetSpace { pool, policy } => self.set_space(pool, *policy).await.map(Report::Pool),
@@ -203,6 +216,7 @@ impl<W: World> Conductor<W> {
 
     /// The shard that the next pool or volume has its home on.
     fn choose_home(&self) -> usize {
+        assert!(self.shard.index < self.shard.limits.shards, "a home is one of the shards");
         let home = self.next_home.get() % self.shard.limits.shards;
         self.next_home.set(home + 1);
         home

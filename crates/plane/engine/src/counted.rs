@@ -2,10 +2,12 @@
 
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
 use model::DiskCounters;
+use model::histogram::{BUCKETS, bucket_of};
 use shard::Time;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
+use std::time::Duration;
 
 /// A device that counts.
 pub struct Counted<D> {
@@ -16,10 +18,22 @@ pub struct Counted<D> {
     under_way: Cell<(u32, Time)>,
     /// How many of them began in which tick, oldest first; the first is not zero.
     begun: RefCell<VecDeque<(u64, u32)>>,
+    /// How many reads, and how many other operations, took how long; older ones count less.
+    latencies: [RefCell<Latencies>; 2],
 }
 
-/// An operation under way, until this is dropped: on which disk, and the tick in which it began.
-struct Flight<'a, D>(&'a Counted<D>, u64);
+/// Counts of operations, by the bucket of their latency in microseconds.
+type Latencies = Box<[u32; BUCKETS]>;
+
+/// With so many operations in a bucket all counts are halved.
+const LATENCIES_MAX: u32 = 1 << 16;
+
+/// An operation under way, until this is dropped: on which disk, when it began, and whether it reads.
+struct Flight<'a, D> {
+    disk: &'a Counted<D>,
+    began: Time,
+    reads: bool,
+}
 
 /// A tick has 2^28 ns, a quarter of a second: fine enough for who asks what hangs.
 const TICK_BITS: u32 = 28;
@@ -29,7 +43,8 @@ impl<D> Counted<D> {
     pub fn new(device: D, now: impl Fn() -> Time + 'static) -> Self {
         let since = now();
         let (counters, begun) = Default::default();
-        Self { device, now: Box::new(now), counters, under_way: Cell::new((0, since)), begun }
+        let latencies = [(); 2].map(|()| RefCell::new(Box::new([0; BUCKETS])));
+        Self { device, now: Box::new(now), counters, under_way: Cell::new((0, since)), begun, latencies }
     }
 
     /// The device below.
@@ -68,7 +83,33 @@ impl<D> Counted<D> {
         self.begun.borrow().front().map_or(0, |(tick, _)| now.saturating_sub((tick + 1) << TICK_BITS))
     }
 
-    fn begin(&self) -> Flight<'_, D> {
+    /// The latency that one read in a thousand exceeds; zero while that is not known.
+    pub fn usual_read_latency(&self) -> Duration {
+        self.latency(true, 999)
+    }
+
+    /// The latency of reads, or of all others, that so many in a thousand do not exceed; zero where there were too few to tell.
+    pub fn latency(&self, reads: bool, per_mille: u64) -> Duration {
+        let counts = self.latencies[usize::from(reads)].borrow();
+        // The part that exceeds it has to have had a chance to be there.
+        if u64::from(counts.iter().sum::<u32>()) * (1_000 - per_mille) < 1_000 {
+            return Duration::ZERO;
+        }
+        let histogram = model::Histogram::new(counts.iter().map(|&count| u64::from(count)));
+        Duration::from_micros(histogram.within_us(per_mille))
+    }
+
+    fn note_latency(&self, took: Duration, reads: bool) {
+        let mut counts = self.latencies[usize::from(reads)].borrow_mut();
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = &mut counts[bucket_of(us)];
+        *bucket += 1;
+        if *bucket >= LATENCIES_MAX {
+            counts.iter_mut().for_each(|count| *count /= 2);
+        }
+    }
+
+    fn begin(&self, reads: bool) -> Flight<'_, D> {
         let count = self.advance() + 1;
         let (_, now) = self.under_way.get();
         self.under_way.set((count, now));
@@ -78,12 +119,13 @@ impl<D> Counted<D> {
             Some((_, count)) => *count += 1,
             None => begun.push_back((tick, 1)),
         }
-        Flight(self, tick)
+        Flight { disk: self, began: now, reads }
     }
 
     fn end(&self, tick: u64) {
         let mut begun = self.begun.borrow_mut();
         if let Some((_, count)) = begun.iter_mut().rev().find(|(began, _)| *began == tick) {
+            assert!(*count > 0, "an operation ends once, in the tick in which it began");
             *count -= 1;
         }
         while begun.front().is_some_and(|(_, count)| *count == 0) {
@@ -111,9 +153,12 @@ impl<D> Counted<D> {
 
 impl<D> Drop for Flight<'_, D> {
     fn drop(&mut self) {
-        let count = self.0.advance() - 1;
-        self.0.under_way.set((count, self.0.under_way.get().1));
-        self.0.end(self.1);
+        let under_way = self.disk.advance();
+        assert!(under_way > 0, "an operation that ends was under way");
+        let (_, now) = self.disk.under_way.get();
+        self.disk.under_way.set((under_way - 1, now));
+        self.disk.end(self.began.0 >> TICK_BITS);
+        self.disk.note_latency(now.since(self.began), self.reads);
     }
 }
 
@@ -132,7 +177,7 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
     }
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        let _flight = self.begin();
+        let _flight = self.begin(true);
         self.count(self.device.read(extent).await, |counters, data| {
             counters.reads += 1;
             counters.read_bytes += data.len() as u64;
@@ -140,22 +185,22 @@ impl<D: BlockDevice> BlockDevice for Counted<D> {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let (_flight, bytes) = (self.begin(), data.len());
+        let (_flight, bytes) = (self.begin(false), data.len());
         self.count_write(self.device.write(start, data).await, bytes)
     }
 
     async fn write_fresh(&self, start: Lba, data: View) -> Result<Written, IoError> {
-        let (_flight, bytes) = (self.begin(), data.len());
+        let (_flight, bytes) = (self.begin(false), data.len());
         self.count_write(self.device.write_fresh(start, data).await, bytes)
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        let _flight = self.begin();
+        let _flight = self.begin(false);
         self.count(self.device.flush(after).await, |counters, _| counters.flushes += 1)
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
-        let _flight = self.begin();
+        let _flight = self.begin(false);
         self.count(self.device.discard(extent).await, |_, _| ())
     }
 
@@ -205,13 +250,13 @@ mod tests {
         let device = Counted::new(Ram::new(4096, Blocks(4)), ticking());
         let times = || (device.counters().busy_ns, device.counters().waited_ns);
         assert_eq!(times(), (0, 0));
-        let first = device.begin();
-        let second = device.begin();
+        let first = device.begin(false);
+        let second = device.begin(false);
         drop(first);
         drop(second);
         assert_eq!(times(), (3_000, 4_000), "one tick alone, one together, one alone");
         assert_eq!(times(), (3_000, 4_000), "an idle disk is not busy");
-        let _abandoned = device.begin();
+        let _abandoned = device.begin(false);
         assert_eq!(device.counters().busy_ns, 4_000, "what is still under way counts");
     }
 
@@ -221,13 +266,13 @@ mod tests {
         let clock = now.clone();
         let device = Counted::new(Ram::new(4096, Blocks(4)), move || Time(clock.get()));
         let oldest_ms = || device.counters().oldest_ns / 1_000_000;
-        let hangs = device.begin();
+        let hangs = device.begin(false);
         for _ in 0..100 {
             now.set(now.get() + 100_000_000);
-            drop(device.begin());
+            drop(device.begin(false));
         }
         assert!((9_700..=10_000).contains(&oldest_ms()), "{} ms", oldest_ms());
-        let _later = device.begin();
+        let _later = device.begin(false);
         now.set(now.get() + 1_000_000_000);
         drop(hangs);
         assert!((700..=1_000).contains(&oldest_ms()), "{} ms", oldest_ms());

@@ -21,6 +21,7 @@ struct Queue {
 impl Events {
     /// At most `waiting_max` wait; of more the oldest are lost, which is an event as well.
     pub fn new(waiting_max: usize) -> Self {
+        assert!(waiting_max > 0, "an event can wait until somebody asks");
         Self(Arc::new(Mutex::new(Queue { waiting: VecDeque::new(), waiting_max, lost: 0, asking: Vec::new() })))
     }
 
@@ -32,6 +33,7 @@ impl Events {
             queue.lost += 1;
         }
         queue.waiting.push_back(raised);
+        assert!(queue.waiting.len() <= queue.waiting_max, "no more events wait than the bound allows");
         let asking = std::mem::take(&mut queue.asking);
         drop(queue);
         asking.into_iter().for_each(Waker::wake);

@@ -2,28 +2,40 @@
 
 use crate::remote::{self, MemberDisk, RemoteDisks};
 use block::BlockDevice;
+use futures_util::future::{Either, select};
 use initiator::Use;
 use model::{
     DiskCounters, DiskId, DiskIdentity, DiskReport, DiskState, Label, LabelOwner, MachineId, NodeId, PoolId, Refusal,
     RemoteAddress, Size, UNKNOWN_DATA, code,
 };
-use shard::{DiskOptions, World};
+use shard::{DiskOptions, Interruptible, RunClock, World, spawn_on};
 use std::io;
+use std::pin::pin;
+use std::time::Duration;
 use volume::{BLOCK_BYTES, Contents};
+
+/// How long a disk may be silent while it is asked what is on it.
+const DEADLINE: Duration = Duration::from_secs(8);
 
 /// What is at `path`. Nothing is written, and nothing stays open. With `read_only` it need not be writable, and udev, which
 /// looks after whoever closes what could have been written, is left alone.
 ///
 /// *Errors*: it cannot be opened or read, is no disk, or something else holds it.
-pub async fn look_at<W: World>(disks: &RemoteDisks<W>, path: &str, read_only: bool) -> Result<DiskReport, Refusal> {
+pub(crate) async fn look_at<W: World>(
+    disks: &RemoteDisks<W>,
+    path: &str,
+    read_only: bool,
+) -> Result<DiskReport, Refusal> {
     if !RemoteAddress::is_remote(path) {
-        return look_at_local(disks.world(), path, read_only).await;
+        return look_at_local(disks, path, read_only).await;
     }
+    disks.landings().admit(path)?;
     let disk = disks.open(path, Use::Look).await?;
     if let Some(key) = disk.foreign_key() {
         return Err(remote::reserved(path, key));
     }
-    let report = look(&disk, path, remote::identity(&disk)).await?;
+    let identity = remote::identity(&disk);
+    let report = within_deadline(disks, path, disk, async |disk| look(disk, path, identity).await).await??;
     let reached = remote::idle_report(disks.logins(), path);
     Ok(DiskReport { remote: reached, ..report })
 }
@@ -31,10 +43,45 @@ pub async fn look_at<W: World>(disks: &RemoteDisks<W>, path: &str, read_only: bo
 /// As [`look_at`], of a disk or file of this machine.
 ///
 /// *Errors*: as of [`look_at`].
-pub async fn look_at_local<W: World>(world: &W, path: &str, read_only: bool) -> Result<DiskReport, Refusal> {
-    let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only };
-    let disk = world.open_disk(path, options).map_err(|error| unreadable(path, &error))?;
-    look(&disk, path, identify(world, path)).await
+pub(crate) async fn look_at_local<W: World>(
+    disks: &RemoteDisks<W>,
+    path: &str,
+    read_only: bool,
+) -> Result<DiskReport, Refusal> {
+    disks.landings().admit(path)?;
+    let (world, options) = (disks.world(), DiskOptions { block_bytes: BLOCK_BYTES, read_only });
+    let disk = world.open_disk(path, options).await.map_err(|error| unreadable(path, &error))?;
+    let identity = identify(world, path);
+    within_deadline(disks, path, disk, async |disk| look(disk, path, identity).await).await?
+}
+
+/// What `work` gives with a disk that answers.
+///
+/// *Errors*: `DISK_UNREADABLE` after [`DEADLINE`]; the disk is not opened again before what it was asked has landed.
+async fn within_deadline<W: World, D: BlockDevice + 'static, T>(
+    disks: &RemoteDisks<W>,
+    path: &str,
+    device: D,
+    work: impl AsyncFnOnce(&Interruptible<D>) -> T,
+) -> Result<T, Refusal> {
+    let (world, clock) = (disks.world(), RunClock::default());
+    let disk = Interruptible::new(device, clock.clone(), spawn_on(world));
+    disks.landings().watch(path, disk.landings());
+    let silent = async {
+        while disk.silence().progress < DEADLINE {
+            clock.step(world).await;
+        }
+    };
+    match select(pin!(work(&disk)), pin!(silent)).await {
+        Either::Left((done, _)) => Ok(done),
+        Either::Right((_, work)) => {
+            // What it waits for ends now, and lands later.
+            disk.interrupt();
+            drop(work.await);
+            let message = format!("{path} has not answered for {} s", DEADLINE.as_secs());
+            Err(Refusal::new(code::DISK_UNREADABLE, message, "check the disk, its cable and its controller"))
+        }
+    }
 }
 
 async fn look(disk: &impl BlockDevice, path: &str, identity: DiskIdentity) -> Result<DiskReport, Refusal> {
@@ -67,6 +114,7 @@ async fn look(disk: &impl BlockDevice, path: &str, identity: DiskIdentity) -> Re
         state: DiskState::Free,
         counters: DiskCounters::default(),
         spare: None,
+        former: None,
         identity,
         health: None,
         remote: None,
@@ -84,7 +132,7 @@ fn owner(mark: &cluster::Claim) -> LabelOwner {
 }
 
 /// Which piece of hardware is at `path`, as far as the system tells.
-fn identify<W: World>(world: &W, path: &str) -> DiskIdentity {
+pub(crate) fn identify<W: World>(world: &W, path: &str) -> DiskIdentity {
     let facts = world.describe_disk(path).unwrap_or_default();
     DiskIdentity {
         serial: facts.serial,
@@ -100,9 +148,9 @@ fn identify<W: World>(world: &W, path: &str) -> DiskIdentity {
 }
 
 /// The disk at `path` bears no label any more, durably.
-pub async fn erase<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<(), Refusal> {
-    let disk = open(disks, path).await?;
-    let wiped = volume::wipe(&disk).await;
+pub(crate) async fn erase<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<(), Refusal> {
+    let disk = open_as(disks, path, false, false).await?;
+    let wiped = within_deadline(disks, path, disk, async |disk| volume::wipe(disk).await).await?;
     wiped.map(|_| ()).map_err(|error| {
         Refusal::new(
             code::DISK_UNREADABLE,
@@ -115,27 +163,25 @@ pub async fn erase<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<(), R
 /// Opens the disk at `path` as members are opened: in blocks of 4096 bytes.
 ///
 /// A remote disk is registered with: *errors* when another initiator is.
-pub async fn open<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<MemberDisk<W>, Refusal> {
-    open_as(disks, path, false, false).await
-}
-
-/// The same, for reading alone where that is asked for; with `force`, registrations of other initiators are preempted.
-pub async fn open_as<W: World>(
+///
+/// For reading alone where that is asked for; with `force`, registrations of other initiators are preempted.
+pub(crate) async fn open_as<W: World>(
     disks: &RemoteDisks<W>,
     path: &str,
     read_only: bool,
     force: bool,
 ) -> Result<MemberDisk<W>, Refusal> {
+    disks.landings().admit(path)?;
     if RemoteAddress::is_remote(path) {
         let usage = if read_only { Use::Look } else { Use::Own { force } };
         return disks.open(path, usage).await.map(MemberDisk::Remote);
     }
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only };
-    disks.world().open_disk(path, options).map(MemberDisk::Local).map_err(|error| unreadable(path, &error))
+    disks.world().open_disk(path, options).await.map(MemberDisk::Local).map_err(|error| unreadable(path, &error))
 }
 
 /// The refusal for a path that cannot be opened.
-pub fn unreadable(path: &str, error: &io::Error) -> Refusal {
+pub(crate) fn unreadable(path: &str, error: &io::Error) -> Refusal {
     match error.kind() {
         io::ErrorKind::NotFound => Refusal::new(
             code::DISK_UNREADABLE,

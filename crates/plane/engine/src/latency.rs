@@ -22,6 +22,8 @@ const OPERATIONS: [(&str, &[u8]); 13] = [
     ("others", &[]),
 ];
 
+const _: () = assert!(OPERATIONS.len() <= u8::MAX as usize, "the number of an operation is one byte");
+
 /// The operation of every operation code.
 const OPERATION_OF: [u8; 256] = {
     let mut table = [OPERATIONS.len() as u8 - 1; 256];
@@ -120,6 +122,8 @@ impl Histogram {
         let counts = self.counts();
         let commands = counts.commands();
         let longest_us = self.longest_us.load(Relaxed);
+        let shown = [500, 990, 999].map(|per_mille| counts.within_us(per_mille));
+        assert!(shown.is_sorted(), "most commands take no longer than all but a few");
         let within = |per_mille| counts.within_us(per_mille).min(longest_us);
         (commands > 0).then(|| LatencyReport {
             operation: operation.to_owned(),

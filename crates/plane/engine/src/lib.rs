@@ -3,6 +3,9 @@
 //! Generic over [`shard::World`], so it runs the same on Linux and in the simulator. A front end serves the [`unit`]s to
 //! hosts; what the engine asks of it is in [`front`]. The [`conductor`] answers control's orders.
 
+// The layers below a volume are futures within futures, and their layouts are queries within queries.
+#![recursion_limit = "256"]
+
 mod array;
 mod backends;
 pub mod conductor;
@@ -10,17 +13,20 @@ mod counted;
 mod events;
 mod fence;
 pub mod front;
+mod guarded;
 mod homes;
 mod inspect;
 mod latency;
 mod limits;
 mod locate;
+mod memberships;
 mod overlay;
 pub mod peers;
 mod pool;
 mod remote;
 mod shard_context;
 pub mod unit;
+mod unlanded;
 
 pub use events::Events;
 pub use homes::{VolumeHome, VolumeHomes, home_of};

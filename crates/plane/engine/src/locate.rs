@@ -8,7 +8,7 @@ use std::io;
 use std::time::Duration;
 
 /// The longest blinking.
-pub const BLINK_SECONDS_MAX: u64 = 600;
+pub(crate) const BLINK_SECONDS_MAX: u64 = 600;
 
 /// Reads for so long, then nothing for so long.
 const BEAT: Duration = Duration::from_millis(500);
@@ -19,7 +19,7 @@ const READ_BLOCKS: u64 = 16;
 /// The light beside the disk is on, or off.
 ///
 /// *Errors*: `DISK_NO_LIGHT` when none is known; what the system says.
-pub fn light<W: World>(world: &W, disk: &DiskName, path: &str, on: bool) -> Result<(), Refusal> {
+pub(crate) fn light<W: World>(world: &W, disk: &DiskName, path: &str, on: bool) -> Result<(), Refusal> {
     let is_remote = RemoteAddress::is_remote(path);
     let lit = if is_remote { Err(io::ErrorKind::Unsupported.into()) } else { world.locate_disk(path, on) };
     lit.map_err(|error: io::Error| match error.kind() {
@@ -33,7 +33,7 @@ pub fn light<W: World>(world: &W, disk: &DiskName, path: &str, on: bool) -> Resu
 }
 
 /// The disk was read in a rhythm for so long: that changes nothing, and its light blinks.
-pub async fn blink<W: World>(world: &W, disk: &impl BlockDevice, seconds: u64) {
+pub(crate) async fn blink<W: World>(world: &W, disk: &impl BlockDevice, seconds: u64) {
     let until = world.now() + Duration::from_secs(seconds.min(BLINK_SECONDS_MAX));
     let places = (disk.geometry().blocks.0 / READ_BLOCKS).max(1);
     let mut place = 0;

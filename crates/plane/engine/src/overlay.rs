@@ -114,6 +114,7 @@ impl<D: BlockDevice> Overlay<D> {
 
     fn keep(&self, memory: &Memory, extent: Extent, data: &View) -> Result<(), IoError> {
         let size = self.device.geometry().block_bytes as usize;
+        assert_eq!(data.len() as u64, extent.len.0 * size as u64, "data fills its extent");
         let mut blocks = self.blocks.borrow_mut();
         for (block, at) in (extent.start.0..extent.end().0).zip((0..).step_by(size)) {
             if !blocks.contains_key(&block) && !memory.take(size as u64) {
@@ -155,6 +156,8 @@ impl<D: BlockDevice> BlockDevice for Overlay<D> {
                 at = end;
             }
         }
+        let bytes = extent.len.bytes(self.device.geometry().block_bytes);
+        assert_eq!(whole.len() as u64, bytes, "what memory and the disk have is all of a read");
         Ok(whole)
     }
 

@@ -33,6 +33,7 @@ impl<M: Send + 'static> Peers<M> {
 
     /// Puts `message` into the mailbox of the shard `home`. What is put there first is read first.
     pub fn post(&self, home: usize, message: M) {
+        assert!(home < self.0.len(), "a home is one of the shards");
         // A shard whose mailbox is closed has stopped, and the daemon is stopping with it.
         let _ = self.0[home].send(message);
     }

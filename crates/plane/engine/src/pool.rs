@@ -1,61 +1,75 @@
 //! A pool on its home shard: its disks, the arrays over them, its volumes, and the units that show them.
 
+mod answering;
+mod behind;
 mod care;
 mod check;
 mod concerned;
 mod copy;
+mod copying;
 mod create;
 mod device;
+mod erring;
 mod findings;
 mod groups;
 mod grow;
 mod held;
 mod keys;
 mod log;
+mod losses;
 mod maps;
 mod members;
+mod membership;
 mod open;
 mod overwrite;
 mod own;
 mod pace;
+mod parting;
 mod read_only;
 mod rebuild;
 mod refusals;
 mod rejoin;
 mod replay;
 mod report;
+mod returning;
 mod scrub;
 mod snapshots;
 mod space;
 mod takeup;
 mod tending;
 mod volumes;
+mod watchdog;
 mod widen;
 mod work;
 
-pub use care::set_repair;
-pub use check::{check, dump};
-pub use copy::{
-    CopyEnd, CopyState, Original, abandon_copy, complete_copy, offer_copy, receive_copy, send_copy, withdraw_copy,
+pub(crate) use care::set_repair;
+pub(crate) use check::{check, dump};
+pub(crate) use copy::{
+    CopyEnd, CopyState, Original, abandon_copy, complete_copy, continued, let_go_of_copy, offer_copy, receive_copy,
+    send_copy, withdraw_copy,
 };
-pub use create::{NewGroup, NewPool, create};
-pub use device::PoolVolume;
-pub use groups::add_group;
-pub use grow::grow;
-pub use keys::key_of;
-pub use log::{NewLog, add_log, remove_log};
-pub use members::{blink, fail_disk, replace_disk};
-pub use open::{Opening, open};
-pub use overwrite::admit_erasure;
-pub use own::{Taking, keep_state};
-pub use report::{disk_counters, reports};
-pub use scrub::{hold_scrub, start_scrub, stop_scrub};
-pub use snapshots::{NewClone, clone_snapshot, create_snapshots, delete_snapshot, lock_snapshot, roll_back, snapshots};
-pub use space::set_space;
-pub use volumes::{create_volume, delete_volume, resize_volume, set_policy};
-pub use widen::add_member;
+pub(crate) use copying::copy_member;
+pub(crate) use create::{NewGroup, NewPool, create};
+pub(crate) use device::PoolVolume;
+pub(crate) use groups::add_group;
+pub(crate) use grow::grow;
+pub(crate) use keys::key_of;
+pub(crate) use log::{NewLog, add_log, remove_log};
+pub(crate) use members::{blink, fail_disk, replace_disk};
+pub(crate) use open::{Opening, open};
+pub(crate) use overwrite::admit_erasure;
+pub(crate) use own::{Taking, keep_state};
+pub(crate) use report::{disk_counters, reports};
+pub(crate) use returning::return_disk;
+pub(crate) use scrub::{hold_scrub, start_scrub, stop_scrub};
+pub(crate) use snapshots::{
+    NewClone, clone_snapshot, create_snapshots, delete_snapshot, lock_snapshot, roll_back, snapshots,
+};
+pub(crate) use space::set_space;
+pub(crate) use volumes::{create_volume, delete_volume, resize_volume, set_policy};
+pub(crate) use widen::add_member;
 
-use crate::array::{Disk, Group, Watch};
+use crate::array::{self, Disk, Group, Watch};
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks, IoError, IoErrorKind, Stable};
 use care::Care;
@@ -64,16 +78,16 @@ use futures_util::future::select;
 use model::{DiskId, DiskName, Level, Name, PoolId, Refusal, Size, VolumeName, code, event};
 use rebuild::Halt;
 use refusals::refusal;
-use shard::{World, pause_on, spawn_on};
+use shard::{Landings, World, pause_on, spawn_on};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 use volume::Uuid;
-use work::Work;
+use work::{Work, WorkKind};
 
 /// What every label says of who wrote it.
 const CREATED_BY: &str = concat!("blockyard ", env!("CARGO_PKG_VERSION"));
@@ -103,6 +117,7 @@ pub struct OpenPool<W: World> {
     care: Care<W>,
     guarding: own::Guard,
     findings: Findings,
+    losses: losses::Losses,
     map_repairs: maps::MapRepairs,
     log: log::LogDevice,
     held: held::Held,
@@ -129,10 +144,13 @@ struct GroupState<W: World> {
     returning: RefCell<Vec<(u16, Disk<W>)>>,
     /// What a member lacks that came back as it left, in stripes; others are filled from the beginning.
     to_fill: RefCell<BTreeMap<u16, Vec<Range<u64>>>>,
+    /// The member that is copied to another disk, if one is.
+    copying: RefCell<Option<Rc<copying::Copying<W>>>>,
 }
 
 impl<W: World> GroupState<W> {
     fn new(level: Level, chunk: Size, array: Group<W>, slots: Vec<Slot<W>>) -> Self {
+        assert!(!slots.is_empty(), "a group has members");
         let slots = RefCell::new(slots);
         Self {
             level,
@@ -146,6 +164,7 @@ impl<W: World> GroupState<W> {
             joining: Cell::default(),
             returning: RefCell::default(),
             to_fill: RefCell::default(),
+            copying: RefCell::default(),
         }
     }
 
@@ -164,12 +183,13 @@ impl<W: World> GroupState<W> {
         let slots = self.slots.borrow();
         let wanted = slots.iter().zip(0..).filter(|(_, number)| member.is_none_or(|member| member == *number));
         let disks = wanted.filter_map(|(slot, _)| slot.disk.as_ref());
-        disks.map(|disk| disk.device().device().counters().written_bytes).sum()
+        disks.map(|disk| array::counted(disk).counters().written_bytes).sum()
     }
 
-    /// True from when a disk is to be one more member until the group is laid out over all of them.
+    /// True from when a disk is to be one more member until the group is laid out over all of them and the pool has its room.
     fn is_widening(&self) -> bool {
-        self.joining.get() || self.array.status().reshape.is_some()
+        let reshapes = self.work.get().is_some_and(|work| work.kind() == WorkKind::Reshape);
+        self.joining.get() || reshapes || self.array.status().reshape.is_some()
     }
 
     /// Where on a member's disk a block of its data lies that the array numbers so, in bytes.
@@ -189,13 +209,23 @@ struct Slot<W: World> {
     disk: Option<Disk<W>>,
     /// How much it has for the array, as its label says; nothing of a disk that was not found.
     room: Blocks,
+    /// Where it was opened last; empty if it never was.
+    path: String,
+    /// How it answers.
+    answering: Rc<answering::Answering>,
+    /// What it does wrong.
+    erring: Rc<erring::Erring>,
+    /// The disk that was copied to it while the pool was open, and whose place it has.
+    stands_for: Option<String>,
 }
 
 impl<W: World> Slot<W> {
     /// A place whose disk is labelled now.
     fn of(id: Uuid, candidate: &Candidate, disk: &Disk<W>) -> Self {
         let room = volume::data_area(disk.geometry().blocks).map_or(Blocks(0), |area| area.len);
-        Self { id: disk_id(id), name: Some(candidate.name.clone()), disk: Some(disk.clone()), room }
+        let (name, disk, path) = (Some(candidate.name.clone()), Some(disk.clone()), candidate.path.clone());
+        let (answering, erring) = Default::default();
+        Self { id: disk_id(id), name, disk, room, path, answering, erring, stands_for: None }
     }
 
     /// What its disk is called, or else its identity.
@@ -206,13 +236,16 @@ impl<W: World> Slot<W> {
 
 impl<W: World> Clone for Slot<W> {
     fn clone(&self) -> Self {
-        Self { id: self.id, name: self.name.clone(), disk: self.disk.clone(), room: self.room }
+        let Self { id, ref name, ref disk, room, ref path, ref answering, ref erring, ref stands_for } = *self;
+        let (name, disk, path, stands_for) = (name.clone(), disk.clone(), path.clone(), stands_for.clone());
+        let (answering, erring) = (answering.clone(), erring.clone());
+        Self { id, name, disk, room, path, answering, erring, stands_for }
     }
 }
 
 /// A disk that may become, or may be, a member.
 #[derive(Clone, Debug)]
-pub struct Candidate {
+pub(crate) struct Candidate {
     /// What control calls it.
     pub name: DiskName,
     /// Where it is.
@@ -237,6 +270,7 @@ impl<W: World> OpenPool<W> {
         let (groups, watches): (Vec<_>, Vec<_>) =
             groups.into_iter().map(|(place, group, watch)| ((place, group), watch)).unzip();
         let (halt, parting, taking_out, guarding, findings, log, held) = Default::default();
+        let losses = losses::Losses::default();
         let care = Care::new(shard.world.clone());
         let (copies, closing) = (copy::Copies::default(), Cell::default());
         let (read_only, overtaken) = (OnceCell::new(), OnceCell::new());
@@ -256,6 +290,7 @@ impl<W: World> OpenPool<W> {
             care,
             guarding,
             findings,
+            losses,
             map_repairs,
             log,
             held,
@@ -267,6 +302,8 @@ impl<W: World> OpenPool<W> {
         pool.pool.carry_on_with(spawn_on(&shard.world));
         pool.watch_maps();
         pool.groups.iter().for_each(|(_, group)| pool.drive(group));
+        watchdog::watch_members(&pool);
+        losses::watch(&pool);
         pool
     }
 
@@ -282,12 +319,19 @@ impl<W: World> OpenPool<W> {
     ///
     /// *Errors*: `Gone` when that cannot be promised.
     pub async fn record_failure(&self, group: usize, member: u16, error: IoError) -> Result<Stable, IoError> {
-        let disk = uuid(self.groups[group].slots.borrow()[usize::from(member)].id);
+        let disk = copying::recorded_disk(self, group, member);
         let name = self.disk_name(group, member);
         tracing::error!(pool = %self.name, group, disk = name, %error, "a member has failed and is not used any more");
+        // Whatever still waits for it waits in vain, a commit of the catalog that is under way among that.
+        if let Some(disk) = &self.groups[group].slots.borrow()[usize::from(member)].disk {
+            array::interruptible(disk).interrupt();
+        }
         self.tell_of_failure(group, member, error);
-        match self.pool.members().set_state(disk, volume::MemberState::Failed).await {
-            Ok(()) => Ok(Stable::attest()),
+        match self.pool.members().set_state(disk, behind::recorded_state(error)).await {
+            Ok(()) => {
+                membership::keep_membership(self).await;
+                Ok(Stable::attest())
+            }
             Err(refusal) => {
                 tracing::error!(pool = %self.name, %refusal, "a failed member could not be recorded; the group stops");
                 Err(IoError { kind: IoErrorKind::Gone, ..error })
@@ -356,7 +400,7 @@ fn find<W: World>(shard: &ShardContext<W>, name: &Name) -> Result<Rc<OpenPool<W>
 /// Everything of the pool is stable, its groups are marked clean, and its disks are closed.
 ///
 /// What cannot be written any more is told, as an event, and the pool is closed all the same.
-pub async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(), Refusal> {
+pub(crate) async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(), Refusal> {
     let pool = find(&shard, &name)?;
     let step = |step| pool.closing.set(Some(step));
     step("the work on its maps");
@@ -404,26 +448,27 @@ pub async fn close<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(
 /// The pool is not open here any more, and its disks can be opened again.
 async fn part_with<W: World>(shard: &ShardContext<W>, pool: Rc<OpenPool<W>>) {
     shard.pools.borrow_mut().remove(&pool.name);
-    let disks: Vec<Weak<_>> = pool.slots().into_iter().filter_map(|slot| Some(Rc::downgrade(&slot.disk?))).collect();
+    let disks = pool.slots().into_iter().filter_map(|slot| Some(array::interruptible(&slot.disk?).landings()));
+    let disks: Vec<Landings> = disks.collect();
     drop(pool);
     until_let_go(shard, &disks).await;
 }
 
 /// Nobody holds the disks any more: what was ended has a last turn first, and a command that a disk does not answer is not waited for.
-async fn until_let_go<W: World, D>(shard: &ShardContext<W>, disks: &[Weak<D>]) {
+async fn until_let_go<W: World>(shard: &ShardContext<W>, disks: &[Landings]) {
     let end = shard.world.now() + LET_GO_MAX;
-    while disks.iter().any(|disk| disk.strong_count() > 0) && shard.world.now() < end {
+    while !disks.iter().all(Landings::is_over) && shard.world.now() < end {
         shard.world.sleep(LET_GO_STEP).await;
     }
 }
 
 /// What the closing of the pool waits for; nothing where it is not being closed.
-pub fn closing_step<W: World>(shard: &ShardContext<W>, name: &Name) -> Option<&'static str> {
+pub(crate) fn closing_step<W: World>(shard: &ShardContext<W>, name: &Name) -> Option<&'static str> {
     shard.pools.borrow().get(name)?.closing.get()
 }
 
 /// The pool is no more, and its disks are blank.
-pub async fn destroy<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(), Refusal> {
+pub(crate) async fn destroy<W: World>(shard: Rc<ShardContext<W>>, name: Name) -> Result<(), Refusal> {
     let pool = find(&shard, &name)?;
     let volumes = pool.pool.space().volumes;
     if volumes > 0 {

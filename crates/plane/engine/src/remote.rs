@@ -5,6 +5,7 @@
 //! [`crate::inspect`] and the conductor. It must never open a remote disk for writing without a fence.
 
 use crate::events::Events;
+use crate::unlanded::Unlanded;
 use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
 use futures_util::future::join_all;
 use initiator::{Closing, DiskConfig, DiskEvent, OpenError, PathReport, PathState, RemoteDisk, Use};
@@ -49,6 +50,7 @@ pub struct RemoteDisks<W: World> {
     logins: Logins,
     open: RefCell<Vec<(String, Weak<RemoteDisk<W>>)>>,
     closing: RefCell<Vec<Closing<W>>>,
+    landings: Unlanded,
 }
 
 impl Logins {
@@ -84,13 +86,18 @@ impl Logins {
 impl<W: World> RemoteDisks<W> {
     /// Those of a shard with this world.
     pub fn new(world: W, events: Events, logins: Logins) -> Self {
-        let (open, closing) = Default::default();
-        Self { world, events, logins, open, closing }
+        let (open, closing, landings) = Default::default();
+        Self { world, events, logins, open, closing, landings }
     }
 
     /// Where they are opened, and disks of this machine as well.
     pub fn world(&self) -> &W {
         &self.world
+    }
+
+    /// What disks were asked before and have not done yet.
+    pub fn landings(&self) -> &Unlanded {
+        &self.landings
     }
 
     /// How remote disks are logged in to.
@@ -170,12 +177,12 @@ impl<W: World> RemoteDisks<W> {
 }
 
 /// The name of this node as an initiator.
-pub fn initiator_name(node: &NodeIdentity) -> String {
+pub(crate) fn initiator_name(node: &NodeIdentity) -> String {
     format!("iqn.2026-11.io.blockyard:initiator.{}", node.id)
 }
 
 /// Which piece of hardware a remote disk is, as far as its target tells.
-pub fn identity<W: World>(disk: &RemoteDisk<W>) -> DiskIdentity {
+pub(crate) fn identity<W: World>(disk: &RemoteDisk<W>) -> DiskIdentity {
     let facts = disk.facts();
     DiskIdentity {
         serial: facts.serial.clone(),
@@ -186,7 +193,7 @@ pub fn identity<W: World>(disk: &RemoteDisk<W>) -> DiskIdentity {
 }
 
 /// How the disk at `path` is reached, while it is not in use.
-pub fn idle_report(logins: &Logins, path: &str) -> Option<RemoteReport> {
+pub(crate) fn idle_report(logins: &Logins, path: &str) -> Option<RemoteReport> {
     let address: RemoteAddress = path.parse().ok()?;
     let login = logins.known().disks.get(path).map(|(_, login)| login.clone()).unwrap_or_default();
     Some(address.report(&login))
@@ -277,7 +284,7 @@ const RESERVED_HINT: &str =
     "stop the host that uses the disk, or preempt its registration with blockyard disk add --force if it is down";
 
 /// The refusal of a disk that another initiator has registered with.
-pub fn reserved(path: &str, key: u64) -> Refusal {
+pub(crate) fn reserved(path: &str, key: u64) -> Refusal {
     let message = format!("{path} is reserved by another initiator with the key {key:#018x}");
     Refusal::new(code::REMOTE_RESERVED, message, RESERVED_HINT)
 }

@@ -3,6 +3,7 @@
 use crate::events::Events;
 use crate::front::FrontUnit;
 use crate::limits::Limits;
+use crate::memberships::Memberships;
 use crate::overlay::Room;
 use crate::peers::{Job, Peers, Resident};
 use crate::pool::OpenPool;
@@ -11,9 +12,9 @@ use crate::unit::{self, Unit};
 use block::{Extent, IoError, IoErrorKind};
 use cache::CacheShard;
 use model::{EventCode, Name, Raised, Subject, Timestamp, VolumeId};
-use shard::World;
 use shard::mailbox::Receiver;
-use std::cell::{Ref, RefCell};
+use shard::{RunClock, World};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::rc::Rc;
@@ -27,6 +28,7 @@ pub struct Ticket<W: World> {
     events: Events,
     remote_logins: Logins,
     overlay_room: Room,
+    memberships: Memberships,
     inbox: Receiver<Job<ShardContext<W>>>,
     peers: Peers<Job<ShardContext<W>>>,
 }
@@ -34,9 +36,11 @@ pub struct Ticket<W: World> {
 /// The tickets of all shards of one daemon.
 #[must_use]
 pub fn tickets<W: World>(limits: Limits) -> Vec<Ticket<W>> {
+    assert!(limits.shards > 0, "an engine has a shard");
     let events = Events::new(limits.events_max);
     let remote_logins = Logins::default();
     let overlay_room = Room::new(limits.read_only_bytes_max);
+    let memberships = Memberships::default();
     let (peers, inboxes) = Peers::new(limits.shards);
     let ticket = |(index, inbox)| Ticket {
         index,
@@ -44,9 +48,11 @@ pub fn tickets<W: World>(limits: Limits) -> Vec<Ticket<W>> {
         events: events.clone(),
         remote_logins: remote_logins.clone(),
         overlay_room: overlay_room.clone(),
+        memberships: memberships.clone(),
         inbox,
         peers: peers.clone(),
     };
+    assert_eq!(inboxes.len(), limits.shards, "each shard has its inbox");
     inboxes.into_iter().enumerate().map(ticket).collect()
 }
 
@@ -64,6 +70,8 @@ pub struct ShardContext<W: World> {
     pub events: Events,
     /// What pools that may not be written keep in memory, on all shards.
     pub overlay_room: Room,
+    /// Which members of pools are current, on all shards.
+    pub memberships: Memberships,
     /// What the volumes of pools at home here share of memory, and of the way below.
     pub cache: CacheShard<W>,
     /// The disks of other arrays that are open here.
@@ -71,6 +79,9 @@ pub struct ShardContext<W: World> {
     units: RefCell<BTreeMap<VolumeId, Rc<Unit<W>>>>,
     fronts: RefCell<Vec<Rc<dyn FrontShard<W>>>>,
     peers: Peers<Job<Self>>,
+    /// What the deadlines of disks count on; advanced while a disk is open.
+    run_clock: RunClock,
+    is_clock_running: Rc<Cell<bool>>,
 }
 
 /// A front end on one shard.
@@ -102,6 +113,7 @@ impl<W: World> Resident<W> for ShardContext<W> {
 impl<W: World> ShardContext<W> {
     /// Starts the shard of `ticket` in `world`; it does what other shards ask from now on.
     pub fn take(world: W, ticket: Ticket<W>) -> Rc<Self> {
+        assert!(ticket.index < ticket.limits.shards, "a ticket is for one of the shards");
         block::pool::set_held_bytes_max(ticket.limits.pooled_bytes_per_shard);
         let shard = Rc::new(Self {
             world: world.clone(),
@@ -114,7 +126,10 @@ impl<W: World> ShardContext<W> {
             remotes: RemoteDisks::new(world.clone(), ticket.events.clone(), ticket.remote_logins),
             events: ticket.events,
             overlay_room: ticket.overlay_room,
+            memberships: ticket.memberships,
             peers: ticket.peers,
+            run_clock: RunClock::default(),
+            is_clock_running: Rc::default(),
         });
         let here = shard.clone();
         world.spawn(async move {
@@ -123,6 +138,22 @@ impl<W: World> ShardContext<W> {
             }
         });
         shard
+    }
+
+    /// The time in which this shard ran, for a disk that is opened; it is advanced as long as somebody holds it.
+    pub fn run_clock(&self) -> RunClock {
+        if !self.is_clock_running.replace(true) {
+            let (world, clock, is_running) =
+                (self.world.clone(), self.run_clock.clone(), self.is_clock_running.clone());
+            self.world.spawn(async move {
+                // The shard's own and this one are always there.
+                while clock.holders() > 2 {
+                    clock.step(&world).await;
+                }
+                is_running.set(false);
+            });
+        }
+        self.run_clock.clone()
     }
 
     /// Drops whatever is open as it is, as when the process ends. For simulations, whose process does not.

@@ -1,6 +1,7 @@
 //! A unit: what a front end serves to hosts, as far as no host protocol is concerned. The device, its identity, its policy,
 //! what it counts, and what is kept for its hosts.
 
+mod absent;
 mod alone;
 mod host_state;
 mod meter;
@@ -15,14 +16,15 @@ pub use policy::{cache_id, cache_of, policy_of};
 pub use stack::{Layer, Stack};
 pub use store::Store;
 
+use self::absent::AbsentDevice;
 use crate::front::FrontUnit;
 use crate::latency::Latencies;
 use crate::shard_context::ShardContext;
 use block::IoError;
 use cache::Hold;
 use model::{
-    Backend, CacheReport, DiskName, LatencyReport, Size, TaskStage, VolumeActivity, VolumeCounters, VolumeId,
-    VolumeName, VolumePolicy, VolumeReport, VolumeState, WritePolicy,
+    AbsentVolume, Backend, CacheReport, DiskName, LatencyReport, ShapeOfUnit, Size, TaskStage, UnitShape,
+    VolumeActivity, VolumeCounters, VolumeId, VolumeName, VolumePolicy, VolumeReport, VolumeState, WritePolicy,
 };
 use shard::World;
 use std::cell::{Cell, RefCell};
@@ -103,9 +105,10 @@ impl<W: World> Unit<W> {
         self.host_state.found()
     }
 
-    /// True when what is kept for its hosts outlives a restart.
+    /// True when what is kept for its hosts outlives a restart. A volume of a pool that is not open keeps it there.
     pub fn keeps_host_state(&self) -> bool {
-        self.host_state.is_kept()
+        let is_absent = matches!(&*self.store, Store::Absent(_));
+        self.host_state.is_kept() || is_absent && matches!(self.backend, Backend::Pool { .. })
     }
 
     /// Keeps `bytes` for its hosts in place of what was kept before.
@@ -263,6 +266,38 @@ impl<W: World> Unit<W> {
         }
     }
 
+    /// The unit of a presented volume that is not open: it tells what hosts know of the volume, and has no blocks. `None` where
+    /// the shape is none that a unit has.
+    pub fn absent(id: VolumeId, volume: &AbsentVolume) -> Option<Self> {
+        let AbsentVolume { name, shape, .. } = volume;
+        let store = Store::Absent(AbsentDevice::of(shape)?);
+        let (name, backend) = (name.clone(), shape.backend.clone());
+        let (read_only, meter, host_state) = (false, Rc::default(), HostState::none());
+        let unit = Self::new(Parts { id, name, backend, store, read_only, meter, host_state });
+        let write = if shape.volatile_cache { WritePolicy::BackVolatile } else { WritePolicy::Through };
+        unit.policy.set(VolumePolicy { write, removable: shape.removable, ..VolumePolicy::default() });
+        Some(unit)
+    }
+
+    /// What hosts are told of the unit.
+    pub fn shape(&self) -> UnitShape {
+        let device = &*self.store;
+        let geometry = block::BlockDevice::geometry(device);
+        let policy = self.policy.get();
+        UnitShape {
+            size: Size::new(geometry.bytes()),
+            block_bytes: geometry.block_bytes,
+            physical_block_bytes: geometry.physical_block_bytes,
+            optimal_bytes: geometry.optimal_bytes,
+            atomic_bytes: block::BlockDevice::atomic_bytes_max(device),
+            granule_bytes: block::BlockDevice::space(device).map(|space| space.granule_bytes),
+            discard_zeroes: geometry.discard_zeroes,
+            backend: self.backend.clone(),
+            removable: policy.removable,
+            volatile_cache: policy.write == WritePolicy::BackVolatile,
+        }
+    }
+
     /// How the unit is.
     pub fn report(&self) -> VolumeReport {
         let geometry = block::BlockDevice::geometry(&*self.store);
@@ -303,6 +338,7 @@ impl<W: World> Spared<W> {
 
 impl<W: World> Drop for Spared<W> {
     fn drop(&mut self) {
+        assert!(self.0.spared.get() > 0, "who spares a unit lets go of it once");
         self.0.spared.set(self.0.spared.get() - 1);
     }
 }
@@ -315,6 +351,11 @@ pub fn activities<W: World>(shard: &ShardContext<W>, after: Option<VolumeId>) ->
     let from = after.map_or(Bound::Unbounded, Bound::Excluded);
     let units = shard.units();
     units.range((from, Bound::Unbounded)).take(ACTIVITIES_MAX).map(|(_, unit)| unit.activity()).collect()
+}
+
+/// What hosts are told of the units at home here.
+pub fn shapes<W: World>(shard: &ShardContext<W>) -> Vec<ShapeOfUnit> {
+    shard.units().iter().map(|(id, unit)| (*id, unit.name.clone(), unit.shape())).collect()
 }
 
 /// The reports of all units at home here.

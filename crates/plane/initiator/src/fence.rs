@@ -14,6 +14,7 @@ use crate::session::{Session, SessionError};
 use crate::verdict::{self, Verdict};
 use iscsi::initiator::{Command, Completion};
 use iscsi::pdu::{Lun, TaskFunction, TaskFunctionOutcome};
+use scsi::Sensed;
 use shard::World;
 use std::time::Duration;
 
@@ -141,11 +142,7 @@ impl UnitFence {
     pub async fn enter<W: World>(&self, session: &Session<W>, key: u64) -> Result<(), FenceError> {
         let Self::Reservation { lun, survives } = *self else { return Ok(()) };
         assert_ne!(key, 0, "the key 0 unregisters");
-        let register = || cdb::reserve_out(lun, ReserveOut::RegisterAndIgnore, 0, key, survives);
-        let done = run(session, register).await?;
-        if verdict::of(&done) != Verdict::Done {
-            return Err(refused("PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY", &done));
-        }
+        register(session, lun, key, survives).await?;
         let done = run(session, || cdb::reserve_out(lun, ReserveOut::Reserve, key, 0, survives)).await?;
         match verdict::of(&done) {
             Verdict::Done => Ok(()),
@@ -157,17 +154,12 @@ impl UnitFence {
         }
     }
 
-    /// The nexus of this session has no registration any more. The last one that leaves releases the reservation.
+    /// The nexus of this session, which had registered `key`, has no registration any more. The last one that leaves releases the reservation.
     ///
     /// *Errors*: the session failed or the unit refused.
-    pub async fn leave<W: World>(&self, session: &Session<W>) -> Result<(), FenceError> {
+    pub async fn leave<W: World>(&self, session: &Session<W>, key: u64) -> Result<(), FenceError> {
         let Self::Reservation { lun, survives } = *self else { return Ok(()) };
-        let unregister = || cdb::reserve_out(lun, ReserveOut::RegisterAndIgnore, 0, 0, survives);
-        let done = run(session, unregister).await?;
-        match verdict::of(&done) {
-            Verdict::Done => Ok(()),
-            _ => Err(refused("PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY", &done)),
-        }
+        unregister(session, lun, key, survives).await
     }
 
     /// Every registration that `is_stale` says is preempted, and its tasks have ended.
@@ -195,6 +187,14 @@ impl UnitFence {
         Ok(())
     }
 
+    /// `key` is registered, or the unit knows no registrations.
+    ///
+    /// *Errors*: the session failed.
+    pub async fn has<W: World>(&self, session: &Session<W>, key: u64) -> Result<bool, FenceError> {
+        let Self::Reservation { lun, .. } = *self else { return Ok(true) };
+        Ok(keys(session, lun).await?.contains(&key))
+    }
+
     /// The first registered key that `is_ours` does not know.
     ///
     /// *Errors*: the session failed.
@@ -206,6 +206,50 @@ impl UnitFence {
         let Self::Reservation { lun, .. } = *self else { return Ok(None) };
         Ok(keys(session, lun).await?.into_iter().find(|&key| !is_ours(key)))
     }
+}
+
+/// `key` is registered for the nexus of this session.
+///
+/// *Shape*: with `survives` it outlives the target's power, where the target can store it now.
+async fn register<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: bool) -> Result<(), FenceError> {
+    let refusal = match set_key(session, lun, key, survives).await {
+        // It may report that it can store registrations (PTPL_C), and fail to.
+        Err(FenceError::Refused { .. }) if survives => set_key(session, lun, key, false).await,
+        set => set,
+    };
+    match refusal {
+        Err(FenceError::Refused { sense, .. }) if cannot_store(&sense) && keys(session, lun).await?.contains(&key) => {
+            tracing::info!("the target cannot store registrations: they end when it restarts");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// The nexus of this session, which had registered `key`, has no registration.
+async fn unregister<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: bool) -> Result<(), FenceError> {
+    match set_key(session, lun, 0, survives).await {
+        Err(FenceError::Refused { sense, .. }) if cannot_store(&sense) && !keys(session, lun).await?.contains(&key) => {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// REGISTER AND IGNORE EXISTING KEY; zero removes the registration.
+async fn set_key<W: World>(session: &Session<W>, lun: Lun, key: u64, survives: bool) -> Result<(), FenceError> {
+    let command = || cdb::reserve_out(lun, ReserveOut::RegisterAndIgnore, 0, key, survives);
+    let done = run_until(session, command, ANSWER_LIMIT, |done| cannot_store(&done.sense)).await?;
+    match verdict::of(&done) {
+        Verdict::Done => Ok(()),
+        _ => Err(refused("PERSISTENT RESERVE OUT, REGISTER AND IGNORE EXISTING KEY", &done)),
+    }
+}
+
+/// LOGICAL UNIT COMMUNICATION FAILURE: LIO has carried out the registration, and could not write its file of registrations
+/// (`/etc/target/pr` or `/var/target/pr` is missing). It answers so also where nothing was to be stored.
+fn cannot_store(sense: &[u8]) -> bool {
+    Sensed::parse(sense).is_some_and(|sensed| sensed.code.0 == 0x08)
 }
 
 /// The keys of all registrations of the unit.
@@ -257,10 +301,23 @@ async fn run_within<W: World>(
     make: impl Fn() -> Command,
     limit: Duration,
 ) -> Result<Completion, FenceError> {
+    run_until(session, make, limit, |_| false).await
+}
+
+/// As [`run_within`]; what `is_final` knows is not tried again either.
+async fn run_until<W: World>(
+    session: &Session<W>,
+    make: impl Fn() -> Command,
+    limit: Duration,
+    is_final: impl Fn(&Completion) -> bool,
+) -> Result<Completion, FenceError> {
     let mut tries = 0;
     loop {
         let done = session.execute_within(make(), limit).await?;
         tries += 1;
+        if is_final(&done) {
+            return Ok(done);
+        }
         match verdict::of(&done) {
             Verdict::Again(_) if tries < TRIES_MAX => {}
             Verdict::Later if tries < TRIES_MAX => session.pause(BUSY_PAUSE).await,

@@ -118,7 +118,9 @@ pub fn name_of(designators: &[(u8, Vec<u8>)]) -> Option<String> {
 pub fn serial(page: &[u8]) -> Option<String> {
     let len = usize::from(u16::from_be_bytes(at(page, 2)?));
     let bytes = page.get(4..)?;
-    let text = String::from_utf8_lossy(bytes.get(..len.min(bytes.len()))?).trim().to_owned();
+    // LIO counts the zero behind the text.
+    let is_filler = |letter: char| letter.is_whitespace() || letter.is_control();
+    let text = String::from_utf8_lossy(bytes.get(..len.min(bytes.len()))?).trim_matches(is_filler).to_owned();
     (!text.is_empty()).then_some(text)
 }
 
@@ -231,6 +233,12 @@ mod tests {
         let expected = Capacity { blocks: 2048, block_bytes: 512, physical_block_bytes: 4096, thin: true };
         assert_eq!(capacity(&page), Some(expected));
         assert_eq!((capacity(&page[..14]), capacity(&[0xff; 32])), (None, None));
+    }
+
+    #[test]
+    fn serial_number_ends_before_the_zero_that_lio_counts() {
+        assert_eq!(serial(b"\0\x80\0\x07 lio-1\0").as_deref(), Some("lio-1"));
+        assert_eq!((serial(b"\0\x80\0\x02 \0"), serial(b"\0\x80")), (None, None));
     }
 
     #[test]

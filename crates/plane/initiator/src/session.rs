@@ -53,7 +53,7 @@ pub enum SessionError {
 enum Answer {
     Completed(Completion),
     Managed(TaskFunctionOutcome),
-    Pong,
+    Pong(Vec<u8>),
 }
 
 struct Waiting {
@@ -71,6 +71,8 @@ struct Link {
     ended: Cell<Option<CloseReason>>,
     /// Writes that were under way when the session ended.
     writes_lost: Cell<u64>,
+    /// Why the target has first rejected a PDU.
+    rejected: Cell<Option<RejectReason>>,
     negotiated: Box<Negotiated>,
     portal: SocketAddr,
 }
@@ -94,9 +96,9 @@ impl<W: World> Session<W> {
     /// The session of a login; its driver runs as a task of `world` until it ends.
     pub fn start(world: &W, entered: Entered<W::Stream>) -> Self {
         let Entered { stream, machine, negotiated, portal } = entered;
-        let (waiting, driver, room, ended, writes_lost) = Default::default();
+        let (waiting, driver, room, ended, writes_lost, rejected) = Default::default();
         let machine = RefCell::new(machine);
-        let link = Rc::new(Link { machine, waiting, driver, room, ended, writes_lost, negotiated, portal });
+        let link = Rc::new(Link { machine, waiting, driver, room, ended, writes_lost, rejected, negotiated, portal });
         let mut driving = Driver { link: link.clone(), stream, world: world.clone(), timer: None };
         world.spawn(async move {
             poll_fn(|cx| driving.poll(cx)).await;
@@ -130,6 +132,12 @@ impl<W: World> Session<W> {
         self.link.writes_lost.get()
     }
 
+    /// Why the target has first rejected a PDU, if it ever has.
+    #[must_use]
+    pub fn rejected(&self) -> Option<RejectReason> {
+        self.link.rejected.get()
+    }
+
     /// Is ready when the session has ended, and returns why.
     pub async fn until_ended(&self) -> CloseReason {
         self.link.room.wait(|| self.link.ended.get()).await
@@ -140,6 +148,17 @@ impl<W: World> Session<W> {
     /// A dropped future leaves the command running; a write is still counted by [`Session::writes_lost`].
     /// *Errors*: [`SessionError`]; with `Ended`, whether it was carried out is unknown.
     pub async fn execute(&self, command: Command) -> Result<Completion, SessionError> {
+        self.execute_named(command, |_| ()).await
+    }
+
+    /// As [`Session::execute`]; `named` receives the task's name when it is submitted.
+    ///
+    /// *Errors*: [`SessionError`].
+    pub async fn execute_named(
+        &self,
+        command: Command,
+        named: impl FnOnce(TaskId),
+    ) -> Result<Completion, SessionError> {
         let writes = command.data_out.is_some();
         let mut command = Some(command);
         let submit = || {
@@ -150,9 +169,10 @@ impl<W: World> Session<W> {
             submitted.map_err(|back| command = Some(back)).ok().map(Ok)
         };
         let task = self.link.room.wait(submit).await?;
+        named(task);
         match self.answer(task, writes).await? {
             Answer::Completed(completion) => Ok(completion),
-            Answer::Managed(_) | Answer::Pong => unreachable!("a command is answered by its completion"),
+            Answer::Managed(_) | Answer::Pong(_) => unreachable!("a command is answered by its completion"),
         }
     }
 
@@ -172,10 +192,22 @@ impl<W: World> Session<W> {
         lun: Lun,
         limit: Duration,
     ) -> Result<TaskFunctionOutcome, SessionError> {
-        let task = self.link.machine.borrow_mut().manage(function, lun, None);
-        match within(&self.world, limit, self.answer_of(task)).await? {
+        within(&self.world, limit, self.manage_task(function, lun, None)).await
+    }
+
+    /// As [`Session::manage`], of the task `referenced` where the function is of one, without a limit.
+    ///
+    /// *Errors*: [`SessionError`]. *Source*: RFC 7143 §11.5.
+    pub async fn manage_task(
+        &self,
+        function: TaskFunction,
+        lun: Lun,
+        referenced: Option<TaskId>,
+    ) -> Result<TaskFunctionOutcome, SessionError> {
+        let task = self.link.machine.borrow_mut().manage(function, lun, referenced);
+        match self.answer_of(task).await? {
             Answer::Managed(outcome) => Ok(outcome),
-            Answer::Completed(_) | Answer::Pong => unreachable!("a function is answered by its outcome"),
+            Answer::Completed(_) | Answer::Pong(_) => unreachable!("a function is answered by its outcome"),
         }
     }
 
@@ -188,8 +220,27 @@ impl<W: World> Session<W> {
     ///
     /// *Errors*: [`SessionError`].
     pub async fn ping(&self, limit: Duration) -> Result<(), SessionError> {
-        let task = self.link.machine.borrow_mut().ping(&[]);
-        within(&self.world, limit, self.answer_of(task)).await.map(|_| ())
+        within(&self.world, limit, self.echo(&[])).await.map(drop)
+    }
+
+    /// Pings the target with `data`, and returns what came back: all of it, or as much as it may send at once.
+    ///
+    /// *Errors*: [`SessionError`].
+    pub async fn echo(&self, data: &[u8]) -> Result<Vec<u8>, SessionError> {
+        let task = self.link.machine.borrow_mut().ping(data);
+        match self.answer_of(task).await? {
+            Answer::Pong(data) => Ok(data),
+            Answer::Completed(_) | Answer::Managed(_) => unreachable!("a ping is answered by its echo"),
+        }
+    }
+
+    /// Logs out, and returns when the session has ended, however long that takes.
+    pub async fn log_out(&self) {
+        let asked = self.link.machine.borrow_mut().logout().is_some();
+        self.link.wake();
+        if asked {
+            self.until_ended().await;
+        }
     }
 
     /// Logs out, and returns when the session has ended; after a few seconds without an answer it is closed as it is.
@@ -269,8 +320,9 @@ impl Link {
             match event {
                 Event::Completed(completion) => self.answer(completion.task, Ok(Answer::Completed(completion))),
                 Event::TaskManagement { task, outcome } => self.answer(task, Ok(Answer::Managed(outcome))),
-                Event::Pong { task, .. } => self.answer(task, Ok(Answer::Pong)),
+                Event::Pong { task, data } => self.answer(task, Ok(Answer::Pong(data))),
                 Event::Rejected { task, reason } => {
+                    self.rejected.set(self.rejected.get().or(Some(reason)));
                     if let Some(task) = task {
                         self.answer(task, Err(SessionError::Rejected(reason)));
                     }

@@ -308,3 +308,112 @@ fn flush_behind_a_lost_cache_fails_for_good() {
         assert_eq!(disk.read(Extent::new(0, 1)).await.unwrap_err().kind, IoErrorKind::Gone);
     });
 }
+
+#[test]
+fn lun_that_is_unmapped_for_a_while_returns_with_its_registrations() {
+    simulated(async |stage| {
+        let disk = Rc::new(stage.open(2).await);
+        // The registrations go with the mapping.
+        stage.unit.is_unmapped.set(true);
+        stage.unit.keys.borrow_mut().clear();
+        stage.unit.holder.set(None);
+        let first = disk.clone();
+        let told = stage.start(async move { first.write(Lba(0), filled(1, 1)).await.is_ok() });
+        stage.host.sleep(Duration::from_secs(10)).await;
+        let down = |path: &crate::PathReport| matches!(&path.state, PathState::Down(why) if why.contains("not mapped"));
+        assert!(disk.paths().iter().all(down), "{:?}", disk.paths());
+        stage.unit.is_unmapped.set(false);
+        assert_eq!(told.receive().await, Some(true));
+        stage.host.sleep(Duration::from_secs(15)).await;
+        assert_eq!((stage.unit.keys.borrow().len(), stage.unit.holder.get(), stage.unit.byte(0)), (2, Some(7), 1));
+        let events = stage.events.borrow();
+        assert!(!events.iter().any(|event| matches!(event, DiskEvent::Unreachable { .. })), "{events:?}");
+        assert!(
+            matches!(&events[0], DiskEvent::PathLost { reason, .. } if reason.contains("not mapped")),
+            "{:?}",
+            events[0]
+        );
+    });
+}
+
+#[test]
+fn lun_that_leads_to_another_unit_is_not_written() {
+    for code in [[0x3f, 0x0e], [0x3f, 0x03], [0x3f, 0x05]] {
+        simulated(async move |stage| {
+            let disk = stage.open(1).await;
+            stage.unit.other_identity.set(Some(ip(1)));
+            stage.unit.attention.set(Some(code));
+            assert_eq!(disk.write(Lba(0), filled(1, 1)).await.unwrap_err().kind, IoErrorKind::Gone);
+            assert_eq!(stage.unit.byte(0), 0);
+            let events = stage.events.borrow();
+            let names_both = |event: &DiskEvent| match event {
+                DiskEvent::PathLost { reason, .. } => reason.contains("leads to another logical unit"),
+                _ => false,
+            };
+            assert!(names_both(&events[0]), "{events:?}");
+        });
+    }
+}
+
+#[test]
+fn standby_path_whose_registration_went_with_its_mapping_registers_before_it_writes() {
+    simulated(async |stage| {
+        let disk = stage.open(2).await;
+        // The LUN was mapped anew while nothing was sent; then the first path registers again, and is cut.
+        stage.unit.keys.borrow_mut().clear();
+        stage.unit.attention.set(Some([0x3f, 0x0e]));
+        let _ = disk.write(Lba(0), filled(1, 1)).await.unwrap();
+        assert_eq!(stage.unit.keys.borrow().len(), 1);
+        stage.cut(1);
+        stage.host.sleep(Duration::from_secs(15)).await;
+        stage.unit.attention.set(Some([0x3f, 0x0e]));
+        let _ = disk.write(Lba(0), filled(2, 1)).await.unwrap();
+        assert_eq!((stage.unit.keys.borrow().len(), stage.unit.byte(0)), (2, 2));
+    });
+}
+
+#[test]
+fn unit_that_another_host_has_preempted_and_left_is_not_written() {
+    simulated(async |stage| {
+        let disk = stage.open(1).await;
+        // What is told of the keys of others, as after a fence, is no loss.
+        stage.unit.attention.set(Some([0x2a, 0x05]));
+        let _ = disk.write(Lba(0), filled(1, 1)).await.unwrap();
+        stage.unit.keys.borrow_mut().clear();
+        stage.unit.holder.set(None);
+        stage.unit.attention.set(Some([0x2a, 0x05]));
+        assert_eq!(disk.write(Lba(0), filled(2, 1)).await.unwrap_err().kind, IoErrorKind::Gone);
+        assert_eq!(stage.unit.byte(0), 1);
+    });
+}
+
+#[test]
+fn target_that_registers_and_cannot_store_it_is_used() {
+    simulated(async |stage| {
+        stage.unit.cannot_store.set(true);
+        let disk = stage.open(2).await;
+        let _ = disk.write(Lba(0), filled(1, 1)).await.unwrap();
+        assert_eq!((stage.unit.keys.borrow().len(), stage.unit.holder.get()), (2, Some(7)));
+        disk.close().await;
+        assert_eq!((stage.unit.keys.borrow().len(), stage.unit.holder.get()), (0, None));
+    });
+}
+
+#[test]
+fn registration_that_the_target_has_lost_is_made_again() {
+    simulated(async |stage| {
+        let disk = stage.open(2).await;
+        // Something of ours stays reserved, and nobody else has registered.
+        stage.unit.keys.borrow_mut().clear();
+        let _ = disk.write(Lba(0), filled(1, 1)).await.unwrap();
+        stage.host.sleep(Duration::from_secs(5)).await;
+        assert_eq!((stage.unit.keys.borrow().len(), stage.unit.byte(0)), (2, 1));
+        let events = stage.events.borrow();
+        assert!(!events.iter().any(|event| matches!(event, DiskEvent::Unreachable { .. })), "{events:?}");
+        let says_why = |event: &DiskEvent| match event {
+            DiskEvent::PathLost { reason, .. } => reason.contains("does not know the registration"),
+            _ => false,
+        };
+        assert!(events.iter().any(says_why), "{events:?}");
+    });
+}

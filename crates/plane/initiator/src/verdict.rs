@@ -18,6 +18,8 @@ pub enum Verdict {
     Later,
     /// The path takes no media commands: send it on another one.
     PathUnusable,
+    /// There is no such unit on this path (any more): log in again, and look which one is there.
+    NotMapped,
     /// Another initiator holds a reservation, or has preempted ours.
     ReservationConflict,
     /// It has failed.
@@ -36,6 +38,11 @@ pub enum Attention {
     Cleared,
     /// The access state of the path has changed (2Ah/06h).
     AccessChanged,
+    /// The LUN may lead to another unit, and the registration may have gone with the mapping: the LUNs were mapped anew
+    /// (3Fh/0Eh), or INQUIRY data or the identity has changed (3Fh/03h, 05h).
+    UnitChanged,
+    /// A reservation or registration was preempted, perhaps ours (2Ah/03h, 05h).
+    Preempted,
 }
 
 const GOOD: u8 = 0x00;
@@ -74,11 +81,13 @@ fn of_sense(sensed: &Sensed) -> Verdict {
         (0x2, ..) => Verdict::Later,
         (0x3 | 0x4 | 0xe, ..) => Verdict::Failed(IoErrorKind::Medium),
         (0x5, 0x21, _) => Verdict::Failed(IoErrorKind::OutOfRange),
-        // LOGICAL UNIT NOT SUPPORTED: it is not mapped on this path any more.
-        (0x5, 0x25, _) => Verdict::PathUnusable,
+        // LOGICAL UNIT NOT SUPPORTED.
+        (0x5, 0x25, _) => Verdict::NotMapped,
         (0x5, ..) => Verdict::Failed(IoErrorKind::Unsupported),
         (0x6, 0x29, 0x00..=0x03) => Verdict::Again(Attention::Restarted),
         (0x6, 0x2f, _) => Verdict::Again(Attention::Cleared),
+        (0x6, 0x3f, 0x03 | 0x05 | 0x0e) => Verdict::Again(Attention::UnitChanged),
+        (0x6, 0x2a, 0x03 | 0x05) => Verdict::Again(Attention::Preempted),
         (0x6, 0x2a, 0x06) => Verdict::Again(Attention::AccessChanged),
         (0x6, ..) => Verdict::Again(Attention::Other),
         (0x7, 0x27, 0x07) => Verdict::Failed(IoErrorKind::NoSpace),

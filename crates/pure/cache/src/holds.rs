@@ -23,7 +23,7 @@ struct Held<'a>(&'a Holds, Extent);
 
 impl Holds {
     /// What `passing` gives; while it is not ready, a command on `extent` waits here.
-    pub async fn pass<T>(&self, extent: Extent, passing: impl Future<Output = T>) -> T {
+    pub(crate) async fn pass<T>(&self, extent: Extent, passing: impl Future<Output = T>) -> T {
         let mut passing = pin!(passing);
         let mut held = None;
         poll_fn(|cx| {
@@ -37,7 +37,7 @@ impl Holds {
     }
 
     /// True when a command on some of the blocks waits here.
-    pub fn holds(&self, extent: Extent) -> bool {
+    pub(crate) fn holds(&self, extent: Extent) -> bool {
         self.0.borrow().iter().any(|held| held.overlaps(extent))
     }
 

@@ -199,6 +199,7 @@ impl WriteLog {
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         let state = self.0.state.borrow();
+        assert!(state.tail <= state.head, "the tail of the ring is not ahead of its head");
         (state.head - state.tail) * UNIT_BYTES as u64
     }
 
@@ -209,6 +210,7 @@ impl WriteLog {
     /// How full the ring is, in thousandths; what is queued counts.
     pub(crate) fn fill(&self) -> u64 {
         let state = self.0.state.borrow();
+        assert!(state.head - state.tail <= self.0.ring_units, "what is in use fits into the ring");
         (state.head - state.tail) * 1000 / self.0.ring_units
     }
 

@@ -182,6 +182,9 @@ impl<D: BlockDevice> Merged<D> {
             all[at..at + part.len()].copy_from_slice(part);
             at += part.len();
         }
+        let blocks = batch.end.get() - batch.start;
+        let bytes = blocks * u64::from(self.device.geometry().block_bytes);
+        assert_eq!(at as u64, bytes, "the parts of a batch are all of it");
         if is_planted(Sabotage::MergeLosesPiece) {
             let lost = parts.last().map_or(0, |part| part.len());
             all.truncate(at - lost);

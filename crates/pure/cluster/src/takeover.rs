@@ -30,6 +30,7 @@ pub enum Takeover {
 #[must_use]
 pub fn judge_takeover(now: &[Seen], earlier: Option<&[Seen]>, node: &Node, told: bool) -> Takeover {
     let Some(owner) = newest(now).filter(|_| must_be_watched(now, node)) else { return Takeover::Free };
+    assert!(!owner.released, "who has let go of a pool is not waited for");
     let Some(earlier) = earlier else { return Takeover::Watch };
     let owner = owner.clone();
     let is_us = owner.node == node.id;

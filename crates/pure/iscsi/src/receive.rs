@@ -167,6 +167,7 @@ impl Receive {
 
     /// From the next PDU on, other limits hold.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
+        assert!(matches!(self.stage, Stage::Header), "limits change between two PDUs");
         self.limits = limits;
     }
 
@@ -240,6 +241,7 @@ impl Receive {
     /// The payload asked for goes into `buf` from `offset` on.
     pub(crate) fn place(&mut self, mut buf: Buf, offset: usize) {
         let Stage::Asked { data_bytes } = self.stage else { panic!("a payload is placed once, after its header") };
+        assert!(offset + data_bytes <= buf.len(), "a payload fits into its place");
         let here = data_bytes.min(self.end - self.start);
         buf[offset..offset + here].copy_from_slice(&self.buffer[self.start..self.start + here]);
         self.start += here;
@@ -401,6 +403,7 @@ impl Placing {
             self.crc = crc32c_append(self.crc, &self.buf[self.at..self.at + len]);
         }
         self.at += len;
+        assert!(self.at <= self.end, "a payload is no longer than its header says");
     }
 }
 

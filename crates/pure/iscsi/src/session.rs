@@ -70,6 +70,7 @@ impl<H, T: Tagged> Session<H, T> {
         let count = if task.is_immediate() { &mut self.immediate } else { &mut self.ordered };
         *count += 1;
         assert!(self.ordered <= self.ordered_max, "the window opens no more places than there are");
+        assert!(self.immediate <= self.immediate_max, "immediate requests beyond the bound were refused before");
         self.tasks.insert(task)
     }
 
@@ -77,6 +78,7 @@ impl<H, T: Tagged> Session<H, T> {
     pub(crate) fn remove(&mut self, id: TaskId) -> bool {
         let Some(task) = self.tasks.find(id) else { return false };
         let count = if task.is_immediate() { &mut self.immediate } else { &mut self.ordered };
+        assert!(*count > 0, "every task is counted until it ends");
         *count -= 1;
         self.tasks.remove(id);
         self.open();

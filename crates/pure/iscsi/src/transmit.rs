@@ -1,6 +1,7 @@
 //! The bytes on their way out: headers and small payloads lie contiguous in one run, large payloads are
 //! referenced where they are. One vectored send takes all of it.
 
+use crate::pdu::SegmentLengths;
 use crate::receive::Digests;
 use block::{Rope, View};
 use simd::crc32c::{crc32c, crc32c_append};
@@ -83,7 +84,7 @@ impl Transmit {
 
     /// A PDU with `header` and a copy of `data` is queued.
     pub(crate) fn push(&mut self, header: &[u8; 48], data: &[u8]) {
-        self.push_header(header, &[]);
+        self.push_header(header, &[], data.len());
         self.push_flat(data);
         self.push_trailer(data.len(), || crc32c(data));
     }
@@ -100,6 +101,7 @@ impl Transmit {
         self.gather(&mut slices);
         slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
         drop(slices);
+        assert_eq!(bytes.len(), self.queued_bytes, "nothing is left behind");
         self.handle_transmitted(bytes.len());
         bytes
     }
@@ -107,8 +109,8 @@ impl Transmit {
     /// A PDU with `header`, `additional` header segments and the bytes of `data` in `range` is queued; large
     /// bytes are not copied.
     pub(crate) fn push_rope(&mut self, header: &[u8; 48], additional: &[u8], data: &Rope, range: Range<usize>) {
-        self.push_header(header, additional);
         let len = range.len();
+        self.push_header(header, additional, len);
         let mut crc = 0;
         let mut at = 0;
         for part in data.parts() {
@@ -127,13 +129,14 @@ impl Transmit {
                 self.push_view(part.slice(from..to));
             }
         }
+        assert!(range.end <= at, "what a header announces is there");
         self.push_trailer(len, || crc);
     }
 
     /// A PDU with `header` and all of `data` is queued; large bytes are not copied.
     pub(crate) fn push_whole(&mut self, header: &[u8; 48], data: Rope) {
-        self.push_header(header, &[]);
         let len = data.len();
+        self.push_header(header, &[], len);
         let crc = match data.into_single() {
             Ok(view) => self.push_part(len, view, 0),
             Err(data) => data.into_parts().fold(0, |crc, part| self.push_part(len, part, crc)),
@@ -229,7 +232,9 @@ impl Transmit {
     }
 
     #[inline]
-    fn push_header(&mut self, header: &[u8; 48], additional: &[u8]) {
+    fn push_header(&mut self, header: &[u8; 48], additional: &[u8], data_bytes: usize) {
+        let follows = SegmentLengths { ahs_bytes: additional.len(), data_bytes };
+        assert_eq!(SegmentLengths::parse(header), follows, "a header announces what follows it");
         self.push_flat(header);
         self.push_flat(additional);
         if self.digests.header {
@@ -287,6 +292,13 @@ mod tests {
     use block::Buf;
     use proptest::prelude::*;
 
+    /// A header of these bytes that announces `data_bytes`.
+    fn header(byte: u8, data_bytes: usize) -> [u8; 48] {
+        let mut header = [byte; 48];
+        header[4..8].copy_from_slice(&u32::try_from(data_bytes).expect("it is short").to_be_bytes());
+        header
+    }
+
     fn drain(transmit: &mut Transmit, mut step: impl FnMut() -> usize) -> Vec<u8> {
         let mut out = Vec::new();
         while transmit.queued_bytes() > 0 {
@@ -311,7 +323,7 @@ mod tests {
             let mut transmit = Transmit { digests: Digests { header: header_digest, data: data_digest }, ..Default::default() };
             let mut expected = Vec::new();
             for (n, &len) in lens.iter().enumerate() {
-                let header = [n as u8; 48];
+                let header = header(n as u8, len);
                 let data: Vec<u8> = (0..len).map(|i| (i * 7 + n) as u8).collect();
                 let mut rope = Rope::from(Buf::copy_of(&data[..len / 3]));
                 rope.push(Buf::copy_of(&data[len / 3..]).freeze());
@@ -340,9 +352,9 @@ mod tests {
     #[test]
     fn transmit_that_never_runs_dry_does_not_grow() {
         let mut transmit = Transmit::default();
-        transmit.push(&[0; 48], &[0; 500]);
+        transmit.push(&header(0, 500), &[0; 500]);
         for _ in 0..1000 {
-            transmit.push(&[0; 48], &[0; 952]);
+            transmit.push(&header(0, 952), &[0; 952]);
             transmit.handle_transmitted(1000);
         }
         assert!(transmit.buffer_bytes() < 8192, "{}", transmit.buffer_bytes());
@@ -352,10 +364,10 @@ mod tests {
     fn transmit_references_large_payloads_and_copies_small_ones() {
         let mut transmit = Transmit::default();
         let large = Rope::from(Buf::zeroed(64 << 10));
-        transmit.push(&[1; 48], &[2; 100]);
-        transmit.push_rope(&[3; 48], &[], &large, 0..2048);
-        transmit.push_rope(&[3; 48], &[], &large, 2048..65536);
-        transmit.push(&[1; 48], &[]);
+        transmit.push(&header(1, 100), &[2; 100]);
+        transmit.push_rope(&header(3, 2048), &[], &large, 0..2048);
+        transmit.push_rope(&header(3, 63488), &[], &large, 2048..65536);
+        transmit.push(&header(1, 0), &[]);
         let mut slices = Gathered::new();
         transmit.gather(&mut slices);
         let lens: Vec<usize> = slices.iter().map(|slice| slice.len()).collect();

@@ -19,7 +19,6 @@ impl Tag {
     pub const PORTAL_PORT: Self = Self(17);
     pub const ISCSI_NAME: Self = Self(32);
     pub const ISCSI_NODE_TYPE: Self = Self(33);
-    pub const ISCSI_ALIAS: Self = Self(34);
     pub const PG_ISCSI_NAME: Self = Self(48);
     pub const PG_PORTAL_IP_ADDRESS: Self = Self(49);
     pub const PG_PORTAL_PORT: Self = Self(50);
@@ -32,6 +31,7 @@ pub(crate) struct Writer(pub(crate) Vec<u8>);
 
 impl Writer {
     pub(crate) fn bytes(&mut self, tag: Tag, value: &[u8]) {
+        assert!(self.0.len().is_multiple_of(4), "attributes fill whole words (RFC 4171 §5.1.7)");
         let padded = value.len().next_multiple_of(4);
         self.0.extend(tag.0.to_be_bytes());
         self.0.extend(u32::try_from(padded).expect("values are short").to_be_bytes());
@@ -41,6 +41,7 @@ impl Writer {
 
     /// Text ends with a zero byte.
     pub(crate) fn text(&mut self, tag: Tag, value: &str) {
+        assert!(!value.contains('\0'), "a text ends where its value does");
         self.bytes(tag, &[value.as_bytes(), &[0]].concat());
     }
 

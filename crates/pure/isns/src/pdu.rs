@@ -51,6 +51,7 @@ pub(crate) fn emit(function: Function, flags: u16, transaction: u16, payload: &[
         }
         bytes.extend(part);
     }
+    assert_eq!(bytes.len(), payload.len() + pdus * HEADER_BYTES, "every byte of a message is in one of its PDUs");
     bytes
 }
 

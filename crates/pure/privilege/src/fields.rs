@@ -39,14 +39,14 @@ pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
     /// The next `N` bytes.
-    pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Violation> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Violation> {
         let (first, rest) = self.0.split_first_chunk::<N>().ok_or(Violation::Truncated)?;
         self.0 = rest;
         Ok(*first)
     }
 
     /// The next field.
-    pub fn field(&mut self) -> Result<&'a [u8], Violation> {
+    pub(crate) fn field(&mut self) -> Result<&'a [u8], Violation> {
         let len = usize::from(u16::from_le_bytes(self.array()?));
         let (field, rest) = self.0.split_at_checked(len).ok_or(Violation::Truncated)?;
         self.0 = rest;
@@ -54,12 +54,12 @@ impl<'a> Reader<'a> {
     }
 
     /// The next field, which has exactly `N` bytes.
-    pub fn exact<const N: usize>(&mut self) -> Result<[u8; N], Violation> {
+    pub(crate) fn exact<const N: usize>(&mut self) -> Result<[u8; N], Violation> {
         self.field()?.try_into().map_err(|_| Violation::Field)
     }
 
     /// The next field, which is one byte, 0 or 1.
-    pub fn flag(&mut self) -> Result<bool, Violation> {
+    pub(crate) fn flag(&mut self) -> Result<bool, Violation> {
         match self.exact::<1>()? {
             [0] => Ok(false),
             [1] => Ok(true),
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Nothing is left.
-    pub fn end(&self) -> Result<(), Violation> {
+    pub(crate) fn end(&self) -> Result<(), Violation> {
         if self.0.is_empty() { Ok(()) } else { Err(Violation::LeftOver) }
     }
 }

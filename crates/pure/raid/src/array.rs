@@ -144,6 +144,27 @@ impl<D: BlockDevice + 'static> Array<D> {
         path.members().failures_recorded(everywhere).await.map_err(FailError::NotRecorded)
     }
 
+    /// 1 where any further member may be lost once `member` is not used, 0 where none may be; `None` where the array cannot
+    /// do without `member`, or does already.
+    #[must_use]
+    pub fn spare_without(&self, member: u16) -> Option<u16> {
+        let path = self.path();
+        match path.members().find(member)?.state() {
+            MemberState::Failed | MemberState::Missing => None,
+            MemberState::InService | MemberState::Rebuilding { .. } => path.members().spare_without(member),
+        }
+    }
+
+    /// `member` is not used any more because it does not answer; that is durable before any command that it missed is
+    /// answered. Without effect on one that the array cannot do without.
+    ///
+    /// What is under way on its device goes on waiting: the caller interrupts it next.
+    pub fn give_up(&self, member: u16) {
+        if self.spare_without(member).is_some() {
+            self.path().members().lose(member, IoError::new(IoErrorKind::TimedOut, self.geometry().all()));
+        }
+    }
+
     /// The array lets go of the device of a member that has failed, so that it can be opened again.
     /// Without effect on one that is in use.
     pub fn release(&self, member: u16) {
@@ -152,6 +173,13 @@ impl<D: BlockDevice + 'static> Array<D> {
             && matches!(place.state(), MemberState::Failed | MemberState::Missing)
         {
             place.release();
+        }
+    }
+
+    /// What went wrong in the place of `member` until now is not counted any more: it was another disk's.
+    pub fn forget_errors(&self, member: u16) {
+        if let Some(place) = self.path().members().find(member) {
+            place.forget_errors();
         }
     }
 

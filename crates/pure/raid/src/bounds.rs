@@ -6,8 +6,6 @@ use std::ops::RangeInclusive;
 pub const BLOCK_BYTES: u32 = 4096;
 /// The sizes that a chunk may have, if a power of two.
 pub const CHUNK_BYTES: RangeInclusive<u32> = 4096..=1 << 20;
-/// The chunk size where nothing else was asked for.
-pub const CHUNK_BYTES_DEFAULT: u32 = 64 << 10;
 /// The most members of an array.
 pub const MEMBERS_MAX: u16 = 64;
 /// How often an array may grow by larger members.

@@ -2,7 +2,7 @@
 
 use crate::bounds::{BLOCK_BYTES, CHUNK_BYTES, GROWTHS_MAX, MEMBERS_MAX};
 use crate::level::Level;
-use block::IoError;
+use block::{IoError, in_units};
 use std::ops::Range;
 
 /// Why there can be no such array. Nothing was read or written.
@@ -29,7 +29,7 @@ pub enum ArrayError {
         members: usize,
     },
     /// The chunk size cannot be used.
-    #[error("a chunk is a power of two from {} to {} bytes, not {chunk_bytes}", CHUNK_BYTES.start(), CHUNK_BYTES.end())]
+    #[error("a chunk is a power of two from {} to {}, not {}", of(*CHUNK_BYTES.start()), of(*CHUNK_BYTES.end()), of(*chunk_bytes))]
     ChunkSize {
         /// The chunk size that was asked for.
         chunk_bytes: u32,
@@ -43,7 +43,7 @@ pub enum ArrayError {
         block_bytes: u32,
     },
     /// Not one chunk fits on a member.
-    #[error("the smallest member has {blocks} blocks; it must hold at least one chunk of {chunk_blocks} blocks")]
+    #[error("the smallest member has {}; it must hold at least one chunk of {}", of_blocks(*blocks, false), of_blocks(*chunk_blocks, true))]
     TooSmall {
         /// Blocks of the smallest member.
         blocks: u64,
@@ -51,7 +51,7 @@ pub enum ArrayError {
         chunk_blocks: u64,
     },
     /// A member is smaller than the array was laid out for.
-    #[error("member {member} has {blocks} blocks; this array needs members of at least {needed} blocks")]
+    #[error("member {member} has {}; this array needs members of at least {}", of_blocks(*blocks, false), of_blocks(*needed, true))]
     MemberTooSmall {
         /// Which member.
         member: u16,
@@ -126,6 +126,29 @@ pub enum RebuildError {
     ReplacementLost(u16),
     /// The array does not serve any more, or the owner could not commit.
     #[error("the rebuild stopped: {0}")]
+    Stopped(IoError),
+}
+
+/// Why a member was not copied. It serves as before, unless it failed itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CopyError {
+    /// There is no such member in service, or it is being copied already.
+    #[error("member {0} is not in service, or is being copied already")]
+    NotInService(u16),
+    /// Members are copied once the array is reshaped.
+    #[error("the array is being reshaped; a member is copied after that")]
+    Reshaping,
+    /// The device does not fit into the array.
+    #[error(transparent)]
+    Unfit(ArrayError),
+    /// The device that was copied to failed.
+    #[error("the new disk failed: {0}")]
+    CopyLost(IoError),
+    /// The member failed while it was copied.
+    #[error("the member failed while it was copied: {0}")]
+    MemberLost(IoError),
+    /// The array does not serve any more, or the owner could not commit.
+    #[error("the copy stopped: {0}")]
     Stopped(IoError),
 }
 
@@ -245,4 +268,12 @@ pub enum RejoinError {
     /// It is not the device that left, or not as it left: only [`Array::replace`] takes it.
     #[error("the device is not the one that left: {0}")]
     NotTheOne(LeftOut),
+}
+
+fn of(bytes: u32) -> String {
+    in_units(bytes.into(), true)
+}
+
+fn of_blocks(blocks: u64, up: bool) -> String {
+    in_units(blocks.saturating_mul(BLOCK_BYTES.into()), up)
 }

@@ -1,6 +1,6 @@
 //! What a protected array finds wrong on its members, told to its owner.
 
-use block::Extent;
+use block::{Extent, Lba};
 
 /// Something was not as it should be on a member, and what came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,20 @@ pub struct Finding {
     pub kind: FindingKind,
     /// What came of it.
     pub outcome: Outcome,
+    /// Which block of the array is lost, where `outcome` says that and the extent is one block of data.
+    pub lost: Option<Lba>,
+}
+
+impl Finding {
+    /// Something was wrong, and no block of the array is lost with it.
+    pub(crate) fn new(member: u16, extent: Extent, kind: FindingKind, outcome: Outcome) -> Self {
+        Self { member, extent, kind, outcome, lost: None }
+    }
+
+    /// The same, of one block that `lba` of the array was on.
+    pub(crate) fn of_lost(self, lba: Option<Lba>) -> Self {
+        Self { lost: lba.filter(|_| self.outcome == Outcome::Lost), ..self }
+    }
 }
 
 /// What was wrong.

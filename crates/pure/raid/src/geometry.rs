@@ -13,7 +13,7 @@ pub use set::MemberSet;
 use crate::bounds::{BLOCK_BYTES, CHUNK_BYTES, MEMBERS_MAX};
 use crate::error::ArrayError;
 use crate::level::Level;
-use block::{Blocks, Extent, Geometry, Lba};
+use block::{Blocks, Extent, Lba};
 use std::ops::Range;
 
 /// A run of rows of one stripe: blocks within a chunk.
@@ -119,19 +119,6 @@ impl Layout {
         Ok(Self { level, members, chunk_blocks, stripes })
     }
 
-    /// The shape of an array of these members, as large as the smallest of them allows.
-    ///
-    /// *Errors*: as [`Layout::new`], and `BlockSize` for a member without blocks of 4096 bytes.
-    pub fn of_members(level: Level, chunk_bytes: u32, members: &[Geometry]) -> Result<Self, ArrayError> {
-        for (member, geometry) in (0..).zip(members) {
-            if geometry.block_bytes != BLOCK_BYTES {
-                return Err(ArrayError::BlockSize { member, block_bytes: geometry.block_bytes });
-            }
-        }
-        let smallest = members.iter().map(|geometry| geometry.blocks).min().unwrap_or_default();
-        Self::new(level, members.len(), chunk_bytes, smallest)
-    }
-
     /// The level.
     #[must_use]
     pub fn level(&self) -> Level {
@@ -217,7 +204,18 @@ impl Layout {
     /// The block of the array that lies at `place`; the inverse of [`Layout::locate`].
     #[must_use]
     pub fn lba_of(&self, place: Place) -> Lba {
+        assert!(place.column < self.columns() && place.row < self.chunk_blocks, "a place is within its stripe");
         Lba(place.stripe * self.stripe_blocks() + u64::from(place.column) * self.chunk_blocks + place.row)
+    }
+
+    /// The block of the array that `block` of a member's data holds; none for parity.
+    #[must_use]
+    pub fn lba_on(&self, member: u16, block: u64) -> Option<Lba> {
+        let (stripe, row) = (block / self.chunk_blocks, block % self.chunk_blocks);
+        match self.role_of(stripe, member) {
+            Role::Data { column, .. } => Some(self.lba_of(Place { stripe, column, row })),
+            Role::P | Role::Q => None,
+        }
     }
 
     /// The member that has `role` in `stripe`.
@@ -234,6 +232,7 @@ impl Layout {
     /// What `member` holds in `stripe`; the inverse of [`Layout::member_of`].
     #[must_use]
     pub fn role_of(&self, stripe: u64, member: u16) -> Role {
+        assert!(member < self.members, "only members of the layout hold a part of its stripes");
         if !self.has_parity() {
             return Role::Data { column: member / self.copies(), copy: member % self.copies() };
         }
@@ -248,6 +247,7 @@ impl Layout {
     /// The blocks of a member that hold `rows` of `stripe`.
     #[must_use]
     pub fn member_extent(&self, stripe: u64, rows: Rows) -> Extent {
+        assert!(rows.end <= self.chunk_blocks, "rows are of one chunk");
         Extent::new(stripe * self.chunk_blocks + rows.start, rows.len())
     }
 

@@ -10,6 +10,7 @@
 mod array;
 mod bounds;
 mod checksums;
+pub mod deadlines;
 mod error;
 mod finding;
 #[cfg(feature = "fuzzing")]
@@ -34,9 +35,9 @@ mod status;
 mod stripes;
 
 pub use array::Array;
-pub use bounds::{BLOCK_BYTES, CHUNK_BYTES, CHUNK_BYTES_DEFAULT, MEMBERS_MAX};
+pub use bounds::{BLOCK_BYTES, CHUNK_BYTES, MEMBERS_MAX};
 pub use error::{
-    ArrayError, FailError, GrowError, LeftOut, OpenError, Opened, RebuildError, RejoinError, ReplaceError,
+    ArrayError, CopyError, FailError, GrowError, LeftOut, OpenError, Opened, RebuildError, RejoinError, ReplaceError,
 };
 pub use finding::{Finding, FindingKind, Outcome};
 pub use geometry::{Layout, capacity};

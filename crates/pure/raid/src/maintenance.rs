@@ -3,6 +3,7 @@
 //! Every file adds its command to [`Array`](crate::Array) and does it beside the commands of hosts, a few stripes at a time under
 //! their locks. Nothing of the write path knows of it.
 
+mod copy;
 mod grow;
 mod join;
 mod rebuild;

@@ -8,12 +8,14 @@ mod failure;
 mod member;
 mod op;
 mod retry;
+mod shadow;
 
 pub(crate) use absence::Missed;
 pub use failure::FailureLog;
-pub(crate) use member::{Member, Usable, admit, count};
+pub(crate) use member::{Member, Patience, Usable, admit, count};
 pub use member::{MemberState, MemberStatus};
 pub(crate) use op::{Change, Op, Ops};
+pub(crate) use shadow::Shadow;
 
 use crate::error::ArrayError;
 use crate::geometry::{Layout, MemberSet};
@@ -140,6 +142,7 @@ impl<D: BlockDevice + 'static> Members<D> {
 
     /// `member` takes pages and the log from now on.
     pub(crate) fn begin_joining(&self, member: u16) {
+        assert!(!self.in_service().contains(member), "a member in service has joined already");
         self.shared.joining.set(self.joining().with(member));
     }
 
@@ -197,31 +200,44 @@ impl<D: BlockDevice + 'static> Members<D> {
     }
 
     /// Reads from a member what is there.
-    pub(crate) async fn read_data(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
-        let place = self.place(member);
-        let tenure = place.tenure.get();
-        let result = place.read(extent).await;
-        if let Err(error) = result {
-            self.note_gone(member, tenure, error);
-        }
-        result
+    pub(crate) async fn read_data(
+        self: &Rc<Self>,
+        member: u16,
+        extent: Extent,
+        patience: Patience,
+    ) -> Result<Rope, IoError> {
+        self.note_gone(member, self.place(member).read(extent, self.patience_with(member, patience))).await
     }
 
     /// Reads blocks of the member that are not of its data: pages, anchors, the log.
-    pub(crate) async fn read_beside_data(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
-        let place = self.place(member);
-        let tenure = place.tenure.get();
-        let result = place.read_beside_data(extent).await;
-        if let Err(error) = result {
-            self.note_gone(member, tenure, error);
-        }
-        result
+    pub(crate) async fn read_beside_data(
+        self: &Rc<Self>,
+        member: u16,
+        extent: Extent,
+        patience: Patience,
+    ) -> Result<Rope, IoError> {
+        self.note_gone(member, self.place(member).read_beside_data(extent, self.patience_with(member, patience))).await
     }
 
-    fn note_gone(self: &Rc<Self>, member: u16, tenure: u64, error: IoError) {
-        if error.kind == IoErrorKind::Gone {
-            self.lose_in(member, tenure, error);
+    /// A member that the array cannot do without is waited for as long as it takes.
+    fn patience_with(&self, member: u16, patience: Patience) -> Patience {
+        if self.spares(member) { patience } else { Patience::Patient }
+    }
+
+    /// What `read` of the member gives; one that is gone is lost.
+    async fn note_gone(
+        self: &Rc<Self>,
+        member: u16,
+        read: impl Future<Output = Result<Rope, IoError>>,
+    ) -> Result<Rope, IoError> {
+        let tenure = self.place(member).tenure.get();
+        let result = read.await;
+        if let Err(error) = result.as_ref()
+            && error.kind == IoErrorKind::Gone
+        {
+            self.lose_in(member, tenure, *error);
         }
+        result
     }
 
     pub(crate) async fn flush_member(self: &Rc<Self>, member: u16) -> Result<Stable, IoError> {

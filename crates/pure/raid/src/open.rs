@@ -353,6 +353,6 @@ fn tell_of_anchors(pages: &Pages, mended: MemberSet, opened: &Opened) {
     let is_in = |member: &u16| opened.left_out.iter().all(|(left_out, _)| left_out != member);
     for member in mended.iter().filter(is_in) {
         let (extent, kind) = (Extent::new(0, 1), FindingKind::Anchor);
-        pages.report(Finding { member, extent, kind, outcome: Outcome::Healed });
+        pages.report(Finding::new(member, extent, kind, Outcome::Healed));
     }
 }

@@ -12,6 +12,7 @@ use crate::bounds::BLOCK_BYTES;
 use crate::error::{OpenError, Opened};
 use crate::geometry::{MemberSet, bytes};
 use crate::maintenance::{Repair, Scrubbed, scrub_step};
+use crate::members::Patience;
 use crate::on_disk::anchor::Reshape;
 use crate::on_disk::batch::Kind;
 use crate::on_disk::entry::{Entry, guards};
@@ -160,7 +161,7 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
     async fn clear_end(&self, chain: &Chain) {
         let end = Extent::new(self.array.log.state.area.ring.start.0 + chain.head.at, 1);
         for member in self.array.members.in_use().iter() {
-            let found = self.array.members.read_beside_data(member, end).await;
+            let found = self.array.members.read_beside_data(member, end, Patience::Patient).await;
             if found.is_err_and(|error| error.kind == IoErrorKind::Medium) {
                 // One that cannot be written is found out by the next batch.
                 let _ = self
@@ -181,7 +182,13 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
         let Some(bytes) = chain.last.clone() else { return Ok(()) };
         for member in self.array.members.in_use().iter() {
             // A lane that has it is left alone: written again, it could be torn, and be the only one.
-            if self.array.members.read_beside_data(member, extent).await.is_ok_and(|found| found == *bytes) {
+            if self
+                .array
+                .members
+                .read_beside_data(member, extent, Patience::Patient)
+                .await
+                .is_ok_and(|found| found == *bytes)
+            {
                 continue;
             }
             match self.array.members.place(member).write_beside_data(extent.start, bytes.clone()).await {
@@ -258,7 +265,7 @@ impl<'a, D: BlockDevice + 'static> Recovery<'a, D> {
     /// Some images of a run from one lane, where they are what was logged.
     async fn read_right(&self, run: &Run, lane: u16, part: Range<u64>) -> Result<View, IoError> {
         let extent = Extent::new(self.array.log.state.area.ring.start.0 + run.at + part.start, part.end - part.start);
-        let images = self.array.members.read_beside_data(lane, extent).await?.into_view();
+        let images = self.array.members.read_beside_data(lane, extent, Patience::Patient).await?.into_view();
         let is_right = |(n, guard)| {
             run.entries[n as usize].matches(self.array.checksums.pages.tie(run.member, run.block + n), guard)
         };

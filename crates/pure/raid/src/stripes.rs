@@ -7,7 +7,7 @@ use crate::checksums::{Checksums, Written};
 use crate::geometry::Layout;
 use crate::level::Level;
 use crate::locks::Locks;
-use crate::members::Members;
+use crate::members::{Members, Patience};
 use crate::redo::RedoLog;
 use crate::status::Tally;
 use block::{BlockDevice, Extent, IoError, Rope};
@@ -16,6 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
+mod blind;
 mod carry_out;
 mod parity;
 mod parity_write;
@@ -23,6 +24,7 @@ mod proof;
 mod read;
 mod restore;
 
+pub(crate) use blind::Blind;
 pub(crate) use restore::{parities_of, parity_of};
 
 /// The stripes of one layout of an array.
@@ -63,18 +65,18 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     /// are a medium error. A member that is gone is lost at once.
     ///
     /// Whoever holds the lock of the stripe believes a mismatch; others ask again under it.
-    pub(crate) async fn read_member(&self, member: u16, extent: Extent) -> Result<Rope, IoError> {
+    pub(crate) async fn read_member(&self, member: u16, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
         let Some(Protection { checksums, .. }) = &self.protection else {
-            return self.members.read_data(member, extent).await;
+            return self.members.read_data(member, extent, patience).await;
         };
         match checksums.written(member, extent).await {
-            Written::All => checksums.read_compared(member, extent).await,
+            Written::All => checksums.read_compared(member, extent, patience).await,
             Written::None => checksums.read_unwritten(member, extent),
             Written::Some => {
                 let mut whole = Rope::new();
                 for (run, is_written) in checksums.runs(member, extent) {
                     whole.append(match is_written {
-                        true => checksums.read_compared(member, run).await?,
+                        true => checksums.read_compared(member, run, patience).await?,
                         false => checksums.read_unwritten(member, run)?,
                     });
                 }

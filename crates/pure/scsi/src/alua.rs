@@ -132,12 +132,12 @@ impl PortGroups {
     }
 
     /// How the unit is served through a group.
-    pub fn through(&self, group: u16) -> AccessState {
+    pub(crate) fn through(&self, group: u16) -> AccessState {
         self.of(group).state
     }
 
     /// How `nexus` is served.
-    pub fn state_of(&self, nexus: NexusId, nexuses: &Nexuses) -> AccessState {
+    pub(crate) fn state_of(&self, nexus: NexusId, nexuses: &Nexuses) -> AccessState {
         if !self.restricts.get() {
             return ActiveOptimized;
         }
@@ -146,7 +146,7 @@ impl PortGroups {
 
     /// Refuses what is not served through the group of `nexus` now.
     #[inline]
-    pub fn check(&self, nexus: NexusId, operation: &Operation, nexuses: &Nexuses) -> Result<(), Sense> {
+    pub(crate) fn check(&self, nexus: NexusId, operation: &Operation, nexuses: &Nexuses) -> Result<(), Sense> {
         if self.restricts.get() { self.check_group(nexus, operation, nexuses) } else { Ok(()) }
     }
 
@@ -157,7 +157,7 @@ impl PortGroups {
 
     /// The groups are as the owner of the unit wants them: those that `wanted` does not name are active/optimized. True
     /// when hosts have anything to hear of. The caller has its turn ([`ACCESS_TURN`](crate::task_set::ACCESS_TURN)).
-    pub async fn set_by_owner(&self, wanted: &[PortGroup], using: &Using<'_>) -> bool {
+    pub(crate) async fn set_by_owner(&self, wanted: &[PortGroup], using: &Using<'_>) -> bool {
         let (changes, preference_changed) = self.order(wanted);
         self.change_access(&changes, ChangedBy::Implicit, using).await || preference_changed
     }

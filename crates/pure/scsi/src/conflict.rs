@@ -89,7 +89,7 @@ pub(crate) enum Standing {
 
 impl Standing {
     /// True when a reservation of this type keeps the nexus from nothing.
-    pub fn shares(self, kind: ReservationType) -> bool {
+    pub(crate) fn shares(self, kind: ReservationType) -> bool {
         match self {
             Self::Stranger => false,
             Self::Registrant => kind.is_for_registrants(),
@@ -125,7 +125,7 @@ pub(crate) enum Access {
 
 impl Access {
     /// True when the operation is done under a persistent reservation of this type that keeps the nexus out.
-    pub fn is_allowed_under(self, kind: ReservationType) -> bool {
+    pub(crate) fn is_allowed_under(self, kind: ReservationType) -> bool {
         match self {
             Self::Always | Self::Persistent | Self::Keys | Self::Own => true,
             Self::Reads => !kind.excludes_reads(),
@@ -134,7 +134,7 @@ impl Access {
     }
 
     /// True when the operation is done under RESERVE (6) or (10), of the asking nexus or of another.
-    pub fn is_allowed_under_reserve(self, is_own: bool) -> bool {
+    pub(crate) fn is_allowed_under_reserve(self, is_own: bool) -> bool {
         match self {
             Self::Always | Self::Own => true,
             Self::Keys => false,

@@ -14,8 +14,19 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The same of a unit whose acknowledged writes may be lost with its device: an initiator that repeated the command until it is
+    /// GOOD would believe in them.
+    pub(crate) fn with_writes_lost(self) -> Self {
+        match self {
+            Self::Check(sense) if sense.is_device_away() => {
+                Self::Check(Sense::new(SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE))
+            }
+            other => other,
+        }
+    }
+
     /// The outcome, with sense in the format that the control mode page asks for.
-    pub fn outcome(self, descriptor_format: bool) -> Outcome {
+    pub(crate) fn outcome(self, descriptor_format: bool) -> Outcome {
         match self {
             Self::Check(sense) => Outcome::check(Sense { descriptor_format, ..sense }),
             Self::CheckBehind(behind) => {
@@ -61,11 +72,15 @@ pub(crate) fn within(asked: Extent, error: IoError) -> IoError {
 }
 
 /// A device that is gone, or that failed a flush, is a hardware error and not "not ready": that would
-/// invite the initiator to ask again until it hears GOOD, over writes that are lost.
+/// invite the initiator to ask again until it hears GOOD, over writes that are lost. A device that is [`IoErrorKind::Away`] has
+/// lost nothing that it acknowledged, and comes back.
 fn sense_of(error: IoError, medium: AdditionalSense) -> Sense {
     let (key, code) = match error.kind {
         IoErrorKind::Medium => (SenseKey::MediumError, medium),
-        IoErrorKind::Gone => (SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE),
+        IoErrorKind::Gone | IoErrorKind::TimedOut => {
+            (SenseKey::HardwareError, AdditionalSense::INTERNAL_TARGET_FAILURE)
+        }
+        IoErrorKind::Away => (SenseKey::NotReady, AdditionalSense::BECOMING_READY),
         IoErrorKind::OutOfRange => (SenseKey::IllegalRequest, AdditionalSense::LBA_OUT_OF_RANGE),
         IoErrorKind::NoSpace => (SenseKey::DataProtect, AdditionalSense::SPACE_ALLOCATION_FAILED),
         IoErrorKind::ReadOnly => (SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED),

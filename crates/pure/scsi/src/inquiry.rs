@@ -34,7 +34,7 @@ pub(crate) struct Described<'a> {
 }
 
 impl Described<'_> {
-    pub fn inquire(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+    pub(crate) fn inquire(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
         let page = cdb.u8_at(2);
         let reply = match (cdb.bit(1, 0), page) {
             (true, page) => self.vital_page(page)?,

@@ -45,22 +45,22 @@ pub trait Keeper {
 pub(crate) struct Persistence(Rc<dyn Keeper>);
 
 impl Persistence {
-    pub fn by(keeper: Rc<dyn Keeper>) -> Self {
+    pub(crate) fn by(keeper: Rc<dyn Keeper>) -> Self {
         Self(keeper)
     }
 
     /// True when what is to survive power loss has a place.
-    pub fn is_able(&self) -> bool {
+    pub(crate) fn is_able(&self) -> bool {
         self.0.is_able()
     }
 
     /// Has `kept` survive, where anything does.
-    pub async fn keep(&self, kept: Vec<u8>) -> Result<(), NotKept> {
+    pub(crate) async fn keep(&self, kept: Vec<u8>) -> Result<(), NotKept> {
         if self.0.is_able() { self.0.keep(kept).await } else { Ok(()) }
     }
 
     /// The target ports that lead to the unit, but for `port`.
-    pub fn other_ports(&self, port: &TargetPort) -> Vec<TargetPort> {
+    pub(crate) fn other_ports(&self, port: &TargetPort) -> Vec<TargetPort> {
         let name = |port: &TargetPort| (port.target_name.clone(), port.portal_group_tag);
         let mut ports = self.0.target_ports();
         ports.retain(|other| name(other) != name(port));
@@ -69,7 +69,7 @@ impl Persistence {
 
     /// The relative identifiers of the ports of the target that `port` belongs to, by their groups: a SCSI target device is an
     /// iSCSI target.
-    pub fn ports_beside(&self, port: &TargetPort) -> BTreeMap<u16, u16> {
+    pub(crate) fn ports_beside(&self, port: &TargetPort) -> BTreeMap<u16, u16> {
         let others = self.0.target_ports().into_iter().filter(|other| other.target_name == port.target_name);
         others.chain([port.clone()]).map(|port| (port.portal_group_tag, port.relative_port)).collect()
     }
@@ -117,31 +117,31 @@ pub(crate) fn keeping_failure(why: NotKept) -> Failure {
 pub(crate) struct Reader<'a>(pub &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], NotUnderstood> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<&'a [u8; N], NotUnderstood> {
         let (head, rest) = self.0.split_first_chunk().ok_or(NotUnderstood)?;
         self.0 = rest;
         Ok(head)
     }
 
-    pub fn bytes(&mut self, count: usize) -> Result<&'a [u8], NotUnderstood> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], NotUnderstood> {
         let (head, rest) = self.0.split_at_checked(count).ok_or(NotUnderstood)?;
         self.0 = rest;
         Ok(head)
     }
 
-    pub fn u8(&mut self) -> Result<u8, NotUnderstood> {
+    pub(crate) fn u8(&mut self) -> Result<u8, NotUnderstood> {
         self.array().map(|&[byte]| byte)
     }
 
-    pub fn u16(&mut self) -> Result<u16, NotUnderstood> {
+    pub(crate) fn u16(&mut self) -> Result<u16, NotUnderstood> {
         self.array().copied().map(u16::from_le_bytes)
     }
 
-    pub fn u32(&mut self) -> Result<u32, NotUnderstood> {
+    pub(crate) fn u32(&mut self) -> Result<u32, NotUnderstood> {
         self.array().copied().map(u32::from_le_bytes)
     }
 
-    pub fn u64(&mut self) -> Result<u64, NotUnderstood> {
+    pub(crate) fn u64(&mut self) -> Result<u64, NotUnderstood> {
         self.array().copied().map(u64::from_le_bytes)
     }
 }

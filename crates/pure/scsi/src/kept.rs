@@ -42,6 +42,12 @@ impl Kept {
         Ok(Self { reservations, sanitize, mode })
     }
 
+    /// True when `bytes` are what survives power loss of it.
+    #[must_use]
+    pub fn is_kept_as(&self, bytes: &[u8]) -> bool {
+        self.emit() == bytes
+    }
+
     /// What [`Kept::parse`] reads; no bytes where there is nothing to keep.
     pub(crate) fn emit(&self) -> Vec<u8> {
         let section = |tag: u8, bytes: &[u8]| if bytes.is_empty() { Vec::new() } else { [&[tag], bytes].concat() };

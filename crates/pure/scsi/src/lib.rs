@@ -69,6 +69,7 @@ pub use kept::Kept;
 pub use log::Statistics;
 pub use lun::Lun;
 pub use nexus::{Incoming, InitiatorPort, Waiting};
+pub use readiness::Absence;
 pub use reservation::{RegistrationStatus, ReservationStatus};
 pub use sanitize::{Replacing, Sanitizer};
 pub use sense::{AdditionalSense, FieldPointer, Sense, SenseBytes, SenseKey};

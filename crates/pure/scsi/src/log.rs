@@ -65,7 +65,7 @@ pub struct Statistics {
 }
 
 impl Counters {
-    pub fn statistics(&self, block_bytes: u32) -> Statistics {
+    pub(crate) fn statistics(&self, block_bytes: u32) -> Statistics {
         Statistics {
             reads: self.reads.get(),
             writes: self.writes.get(),
@@ -76,25 +76,25 @@ impl Counters {
         }
     }
 
-    pub fn count_read(&self, blocks: u64) {
+    pub(crate) fn count_read(&self, blocks: u64) {
         add(&self.reads, 1);
         add(&self.blocks_read, blocks);
     }
 
-    pub fn count_write(&self, bytes: usize) {
+    pub(crate) fn count_write(&self, bytes: usize) {
         add(&self.writes, 1);
         add(&self.bytes_written, bytes as u64);
     }
 
-    pub fn count_read_error(&self) {
+    pub(crate) fn count_read_error(&self) {
         add(&self.read_errors, 1);
     }
 
-    pub fn count_write_error(&self) {
+    pub(crate) fn count_write_error(&self) {
         add(&self.write_errors, 1);
     }
 
-    pub fn count_conflict(&self) {
+    pub(crate) fn count_conflict(&self) {
         add(&self.conflicts, 1);
     }
 }
@@ -113,7 +113,7 @@ pub(crate) struct Logged<'a> {
 }
 
 impl Logged<'_> {
-    pub fn sense(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
+    pub(crate) fn sense(&self, cdb: Cdb, allocation: u64) -> Result<Rope, Failure> {
         let (control, page) = (cdb.u8_at(2) >> 6, cdb.u8_at(2) & 0x3F);
         let (subpage, pointer) = (cdb.u8_at(3), cdb.u16_at(5));
         // Only cumulative values are kept: there are no thresholds and no defaults.

@@ -50,7 +50,7 @@ fn assert_whole(data: &Rope, extent: Extent, geometry: Geometry) {
 
 impl<D: BlockDevice> Medium<D> {
     /// The medium on `device`. It is thin when the device tells its space, whatever `provisioning` says.
-    pub fn new(device: D, provisioning: Provisioning, mode: Rc<ModePages>, nexuses: Rc<Nexuses>) -> Self {
+    pub(crate) fn new(device: D, provisioning: Provisioning, mode: Rc<ModePages>, nexuses: Rc<Nexuses>) -> Self {
         assert!(device.geometry().block_bytes > 0, "a device has blocks of some size");
         let tells_space = device.space().is_some();
         let provisioning = if tells_space { Provisioning::Thin } else { provisioning };
@@ -58,41 +58,41 @@ impl<D: BlockDevice> Medium<D> {
         Self { device, provisioning, tells_space, counters, tokens, thresholds, mode, nexuses }
     }
 
-    pub fn device(&self) -> &D {
+    pub(crate) fn device(&self) -> &D {
         &self.device
     }
 
-    pub fn geometry(&self) -> Geometry {
+    pub(crate) fn geometry(&self) -> Geometry {
         self.device.geometry()
     }
 
-    pub fn space(&self) -> Option<Space> {
+    pub(crate) fn space(&self) -> Option<Space> {
         self.device.space()
     }
 
-    pub fn provisioning(&self) -> Provisioning {
+    pub(crate) fn provisioning(&self) -> Provisioning {
         self.provisioning
     }
 
-    pub fn tells_space(&self) -> bool {
+    pub(crate) fn tells_space(&self) -> bool {
         self.tells_space
     }
 
-    pub fn counters(&self) -> &Counters {
+    pub(crate) fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    pub fn tokens(&self) -> &Tokens {
+    pub(crate) fn tokens(&self) -> &Tokens {
         &self.tokens
     }
 
     /// LBPRZ: unmapped blocks read as zeros.
-    pub fn reads_zeros_where_unmapped(&self, geometry: Geometry) -> bool {
+    pub(crate) fn reads_zeros_where_unmapped(&self, geometry: Geometry) -> bool {
         self.provisioning != Provisioning::Full && geometry.discard_zeroes
     }
 
     /// READ: the blocks of `extent`, or those before the first bad one with the sense of it.
-    pub async fn read(&self, extent: Extent) -> Result<Rope, Failure> {
+    pub(crate) async fn read(&self, extent: Extent) -> Result<Rope, Failure> {
         if extent.is_empty() {
             self.counters.count_read(0);
             return Ok(Rope::new());
@@ -110,7 +110,7 @@ impl<D: BlockDevice> Medium<D> {
 
     /// READ where the device does it without waiting; `None` when nothing was done.
     #[inline]
-    pub fn read_at_once(&self, extent: Extent, geometry: Geometry) -> Option<Rope> {
+    pub(crate) fn read_at_once(&self, extent: Extent, geometry: Geometry) -> Option<Rope> {
         assert!(geometry.all().contains(extent), "a READ is admitted to blocks that are there");
         // What is behind an error is found on the long way.
         let data = self.device.read_at_once(extent)?.ok()?;
@@ -142,7 +142,7 @@ impl<D: BlockDevice> Medium<D> {
     }
 
     /// Reads blocks, at least one, for a command other than READ.
-    pub async fn read_blocks(&self, extent: Extent) -> Result<Rope, Failure> {
+    pub(crate) async fn read_blocks(&self, extent: Extent) -> Result<Rope, Failure> {
         assert!(!extent.is_empty(), "a device is not asked for nothing");
         let read = self.device.read(extent).await;
         self.check_read(extent, read).map_err(read_failure)
@@ -163,7 +163,7 @@ impl<D: BlockDevice> Medium<D> {
     }
 
     /// Writes `data` from `start` on and makes it stable, unless WCE is one and `fua` is not; counts it as a WRITE.
-    pub async fn write(&self, start: Lba, data: View, fua: bool) -> Result<Rope, Failure> {
+    pub(crate) async fn write(&self, start: Lba, data: View, fua: bool) -> Result<Rope, Failure> {
         let bytes = data.len();
         if bytes > 0 {
             self.about_to_write(start, bytes);
@@ -180,7 +180,7 @@ impl<D: BlockDevice> Medium<D> {
 
     /// WRITE of all of `extent` where the device does it without waiting; `None` when nothing was done.
     #[inline]
-    pub fn write_at_once(
+    pub(crate) fn write_at_once(
         &self,
         extent: Extent,
         data: &[u8],
@@ -198,7 +198,7 @@ impl<D: BlockDevice> Medium<D> {
     }
 
     /// WRITE ATOMIC (16) of SBC-4. The task set lets nobody else see its blocks meanwhile, and the device leaves them old or new.
-    pub async fn write_atomic(&self, extent: Extent, data: View, fua: bool) -> Result<Rope, Failure> {
+    pub(crate) async fn write_atomic(&self, extent: Extent, data: View, fua: bool) -> Result<Rope, Failure> {
         let bytes = data.len();
         if !extent.is_empty() {
             self.tokens.cancel(extent);
@@ -213,7 +213,7 @@ impl<D: BlockDevice> Medium<D> {
     }
 
     /// Writes blocks, at least one, for a command other than WRITE; stable when [`Medium::make_stable`] says so.
-    pub async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
+    pub(crate) async fn write_blocks(&self, start: Lba, data: View) -> Result<Written, Failure> {
         let bytes = data.len();
         assert!(bytes > 0, "a device is not given nothing");
         self.about_to_write(start, bytes);
@@ -238,7 +238,7 @@ impl<D: BlockDevice> Medium<D> {
     }
 
     /// Frees the blocks of `extent`.
-    pub async fn discard(&self, extent: Extent) -> Result<Written, Failure> {
+    pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, Failure> {
         assert!(!extent.is_empty(), "a device is not asked to discard nothing");
         self.tokens.cancel(extent);
         let written = self.device.discard(extent).await;
@@ -247,7 +247,7 @@ impl<D: BlockDevice> Medium<D> {
 
     /// Frees the blocks of `extent` for UNMAP, which asks and does not demand: `None` where freeing them would take space (a
     /// part of a granule that a snapshot shares). The blocks stay as they are then, and nobody is told that space is short.
-    pub async fn unmap(&self, extent: Extent) -> Result<Option<Written>, Failure> {
+    pub(crate) async fn unmap(&self, extent: Extent) -> Result<Option<Written>, Failure> {
         assert!(!extent.is_empty(), "a device is not asked to discard nothing");
         self.tokens.cancel(extent);
         let written = self.device.discard(extent).await;
@@ -265,7 +265,7 @@ impl<D: BlockDevice> Medium<D> {
     }
 
     /// The run that `extent`, which is not empty, begins with.
-    pub async fn run(&self, extent: Extent) -> Result<Run, Failure> {
+    pub(crate) async fn run(&self, extent: Extent) -> Result<Run, Failure> {
         assert!(!extent.is_empty(), "a device is not asked about nothing");
         let run = self.device.run(extent).await.map_err(read_failure)?;
         let begins = run.extent.start == extent.start && !run.extent.is_empty();
@@ -274,19 +274,19 @@ impl<D: BlockDevice> Medium<D> {
     }
 
     /// What was written survives power loss.
-    pub async fn make_stable(&self, written: Written) -> Result<(), Failure> {
+    pub(crate) async fn make_stable(&self, written: Written) -> Result<(), Failure> {
         if self.device.geometry().volatile_cache { self.flush(written).await } else { Ok(()) }
     }
 
     /// What commands that ended before have written survives power loss, where the device has a volatile cache.
-    pub async fn make_earlier_writes_stable(&self) -> Result<(), Failure> {
+    pub(crate) async fn make_earlier_writes_stable(&self) -> Result<(), Failure> {
         self.make_stable(earlier_writes()).await
     }
 
     /// SYNCHRONIZE CACHE (SBC-4). What was answered is stable already; the flush is for what
     /// aborted commands left behind, and tells of a device that failed one. IMMED allows an early answer
     /// and does not ask for one.
-    pub async fn synchronize_cache(&self) -> Result<Rope, Failure> {
+    pub(crate) async fn synchronize_cache(&self) -> Result<Rope, Failure> {
         self.flush(earlier_writes()).await?;
         Ok(Rope::new())
     }
@@ -305,7 +305,7 @@ impl<D: BlockDevice> Medium<D> {
 
     /// Every nexus will be told of each threshold of a host's that was reached since the last look, once per crossing (38/07).
     /// Costs nothing while no host has enabled a threshold.
-    pub fn check_thresholds(&self) {
+    pub(crate) fn check_thresholds(&self) {
         let crossed = self.thresholds.check(self.mode.get().thresholds, || self.device.space());
         if crossed.available {
             self.nexuses.establish_for_all(UnitAttention::AvailableThreshold);
@@ -316,7 +316,7 @@ impl<D: BlockDevice> Medium<D> {
     }
 
     /// Thresholds that MODE SELECT changed are armed anew: one that is reached already is told.
-    pub fn rearm_thresholds(&self, before: Thresholds) {
+    pub(crate) fn rearm_thresholds(&self, before: Thresholds) {
         assert!(self.tells_space || before == self.mode.get().thresholds, "only a thin unit has thresholds");
         self.thresholds.rearm(before, self.mode.get().thresholds);
         self.check_thresholds();

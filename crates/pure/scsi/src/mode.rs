@@ -36,11 +36,11 @@ pub(crate) enum Header {
 }
 
 impl Header {
-    pub fn of(cdb: Cdb) -> Self {
+    pub(crate) fn of(cdb: Cdb) -> Self {
         if cdb.operation_code() < 0x20 { Self::Short } else { Self::Long }
     }
 
-    pub fn bytes(self) -> usize {
+    pub(crate) fn bytes(self) -> usize {
         match self {
             Self::Short => 4,
             Self::Long => 8,
@@ -66,44 +66,44 @@ pub(crate) struct Setting {
 
 impl ModePages {
     #[inline]
-    pub fn get(&self) -> ModeParameters {
+    pub(crate) fn get(&self) -> ModeParameters {
         self.current.get()
     }
 
-    pub fn set(&self, parameters: ModeParameters) {
+    pub(crate) fn set(&self, parameters: ModeParameters) {
         self.current.set(parameters);
     }
 
-    pub fn saved(&self) -> ModeParameters {
+    pub(crate) fn saved(&self) -> ModeParameters {
         self.saved.get()
     }
 
-    pub fn set_saved(&self, parameters: ModeParameters) {
+    pub(crate) fn set_saved(&self, parameters: ModeParameters) {
         assert!(!parameters.write_cache, "WCE is the owner's and is not saved");
         self.saved.set(parameters);
     }
 
     /// `parameters` were kept: they are in force and saved.
-    pub fn restore(&self, parameters: ModeParameters) {
+    pub(crate) fn restore(&self, parameters: ModeParameters) {
         assert!(!parameters.write_cache, "WCE is the owner's and is not saved");
         self.current.set(parameters);
         self.saved.set(parameters);
     }
 
     /// The saved parameters are in force. WCE stays: the owner of the unit decides on it.
-    pub fn reset(&self) {
+    pub(crate) fn reset(&self) {
         self.current.set(ModeParameters { write_cache: self.current.get().write_cache, ..self.saved.get() });
     }
 
     /// WCE is so; true when that is new.
-    pub fn set_write_cache(&self, enabled: bool) -> bool {
+    pub(crate) fn set_write_cache(&self, enabled: bool) -> bool {
         let before = self.current.get();
         self.current.set(ModeParameters { write_cache: enabled, ..before });
         before.write_cache != enabled
     }
 
     /// Answers MODE SENSE of a nexus that may not write if `is_read_only`.
-    pub fn sense(&self, job: &Job, setting: Setting, is_read_only: bool) -> Result<Rope, Failure> {
+    pub(crate) fn sense(&self, job: &Job, setting: Setting, is_read_only: bool) -> Result<Rope, Failure> {
         let (cdb, allocation, geometry) = (job.request.cdb, job.request.need.data_in, job.geometry);
         let header = Header::of(cdb);
         let control = match cdb.u8_at(2) >> 6 {

@@ -40,7 +40,7 @@ struct Known {
 }
 
 impl Nexuses {
-    pub fn attach(&self, nexus: NexusId, name: Rc<ItNexus>, port: Rc<TargetPort>, standing: Standing) {
+    pub(crate) fn attach(&self, nexus: NexusId, name: Rc<ItNexus>, port: Rc<TargetPort>, standing: Standing) {
         self.detach(nexus);
         let known = Known { port, name, standing, pending: Pending::default(), read_only: false, incoming: None };
         let before = self.known.borrow_mut().insert(nexus, known);
@@ -48,14 +48,14 @@ impl Nexuses {
         self.establish(nexus, UnitAttention::PowerOn);
     }
 
-    pub fn detach(&self, nexus: NexusId) {
+    pub(crate) fn detach(&self, nexus: NexusId) {
         self.set_read_only(nexus, false);
         if self.known.borrow_mut().remove(&nexus).is_some_and(|known| !known.pending.is_empty()) {
             self.untold.set(self.untold.get() - 1);
         }
     }
 
-    pub fn set_read_only(&self, nexus: NexusId, read_only: bool) {
+    pub(crate) fn set_read_only(&self, nexus: NexusId, read_only: bool) {
         let mut known = self.known.borrow_mut();
         let known_count = known.len();
         if let Some(known) = known.get_mut(&nexus) {
@@ -66,7 +66,7 @@ impl Nexuses {
     }
 
     /// Commands of `nexus` that wait for their data are counted there.
-    pub fn set_incoming(&self, nexus: NexusId, incoming: Arc<Incoming>) {
+    pub(crate) fn set_incoming(&self, nexus: NexusId, incoming: Arc<Incoming>) {
         if let Some(known) = self.known.borrow_mut().get_mut(&nexus) {
             known.incoming = Some(incoming);
         }
@@ -74,7 +74,7 @@ impl Nexuses {
 
     /// Commands of those that `concerned` picks which wait for their data are cleared, and are answered with TASK ABORTED
     /// where `is_told` says so; those who had some.
-    pub fn clear_incoming(&self, is_told: bool, concerned: impl Fn(NexusId) -> bool) -> BTreeSet<NexusId> {
+    pub(crate) fn clear_incoming(&self, is_told: bool, concerned: impl Fn(NexusId) -> bool) -> BTreeSet<NexusId> {
         let known = self.known.borrow();
         let some = known.iter().filter_map(|(&nexus, known)| Some((nexus, known.incoming.as_ref()?)));
         let cleared = some.filter(|&(nexus, incoming)| concerned(nexus) && incoming.is_any());
@@ -82,29 +82,29 @@ impl Nexuses {
     }
 
     /// True when `nexus` may not write.
-    pub fn is_read_only(&self, nexus: NexusId) -> bool {
+    pub(crate) fn is_read_only(&self, nexus: NexusId) -> bool {
         self.readers.get() > 0 && self.known.borrow().get(&nexus).is_some_and(|known| known.read_only)
     }
 
     /// The port through which `nexus` comes.
-    pub fn port(&self, nexus: NexusId) -> Option<Rc<TargetPort>> {
+    pub(crate) fn port(&self, nexus: NexusId) -> Option<Rc<TargetPort>> {
         self.known.borrow().get(&nexus).map(|known| known.port.clone())
     }
 
     /// Those who come through ports of these groups.
-    pub fn through(&self, groups: &[u16]) -> BTreeSet<NexusId> {
+    pub(crate) fn through(&self, groups: &[u16]) -> BTreeSet<NexusId> {
         let known = self.known.borrow();
         let comes = |(_, known): &(&NexusId, &Known)| groups.contains(&known.port.portal_group_tag);
         known.iter().filter(comes).map(|(&nexus, _)| nexus).collect()
     }
 
     /// What `nexus` is called, and the port through which it comes.
-    pub fn names(&self, nexus: NexusId) -> Option<(Rc<ItNexus>, Rc<TargetPort>)> {
+    pub(crate) fn names(&self, nexus: NexusId) -> Option<(Rc<ItNexus>, Rc<TargetPort>)> {
         self.known.borrow().get(&nexus).map(|known| (known.name.clone(), known.port.clone()))
     }
 
     /// Those of `named` that are logged in, with what stands beside their names.
-    pub fn called<T: Copy>(&self, named: &[(Rc<ItNexus>, T)]) -> Vec<(NexusId, T)> {
+    pub(crate) fn called<T: Copy>(&self, named: &[(Rc<ItNexus>, T)]) -> Vec<(NexusId, T)> {
         let count = named.len();
         let named: BTreeMap<&ItNexus, T> = named.iter().map(|(name, beside)| (&**name, *beside)).collect();
         assert_eq!(named.len(), count, "no nexus is told two things");
@@ -113,45 +113,45 @@ impl Nexuses {
     }
 
     /// The initiator ports that are logged in.
-    pub fn initiators(&self) -> BTreeSet<InitiatorPort> {
+    pub(crate) fn initiators(&self) -> BTreeSet<InitiatorPort> {
         self.known.borrow().values().map(|known| known.name.initiator.clone()).collect()
     }
 
     /// What `nexus` is to the persistent reservation.
-    pub fn standing(&self, nexus: NexusId) -> Standing {
+    pub(crate) fn standing(&self, nexus: NexusId) -> Standing {
         self.known.borrow().get(&nexus).map_or(Standing::Stranger, |known| known.standing)
     }
 
     /// Looks anew what everybody is to the persistent reservation.
-    pub fn set_standings(&self, standing: impl Fn(&ItNexus) -> Standing) {
+    pub(crate) fn set_standings(&self, standing: impl Fn(&ItNexus) -> Standing) {
         self.known.borrow_mut().values_mut().for_each(|known| known.standing = standing(&known.name));
     }
 
-    pub fn is_all_told(&self) -> bool {
+    pub(crate) fn is_all_told(&self) -> bool {
         self.untold.get() == 0
     }
 
     /// Takes what `nexus` is to be told first.
-    pub fn take(&self, nexus: NexusId) -> Option<UnitAttention> {
+    pub(crate) fn take(&self, nexus: NexusId) -> Option<UnitAttention> {
         let mut taken = None;
         self.change(nexus, |pending| taken = pending.take());
         taken
     }
 
-    pub fn establish(&self, nexus: NexusId, attention: UnitAttention) {
+    pub(crate) fn establish(&self, nexus: NexusId, attention: UnitAttention) {
         self.change(nexus, |pending| pending.establish(attention));
     }
 
-    pub fn clear(&self, nexus: NexusId, attention: UnitAttention) {
+    pub(crate) fn clear(&self, nexus: NexusId, attention: UnitAttention) {
         self.change(nexus, |pending| pending.clear(attention));
     }
 
-    pub fn establish_for_all(&self, attention: UnitAttention) {
+    pub(crate) fn establish_for_all(&self, attention: UnitAttention) {
         self.establish_for_others(None, attention);
     }
 
     /// Establishes `attention` for all but `one`.
-    pub fn establish_for_others(&self, one: Option<NexusId>, attention: UnitAttention) {
+    pub(crate) fn establish_for_others(&self, one: Option<NexusId>, attention: UnitAttention) {
         let nexuses: Vec<_> = self.known.borrow().keys().copied().filter(|&nexus| Some(nexus) != one).collect();
         nexuses.into_iter().for_each(|nexus| self.establish(nexus, attention));
     }

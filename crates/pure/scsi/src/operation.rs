@@ -80,7 +80,7 @@ pub(crate) enum Data {
 
 impl Data {
     /// The initiator's, or some of it is where the CDB says so.
-    pub fn goes_out(&self) -> bool {
+    pub(crate) fn goes_out(&self) -> bool {
         !matches!(self, Self::None | Self::Answer { .. } | Self::FixedAnswer(_) | Self::BlocksIn)
     }
 }
@@ -102,7 +102,7 @@ pub(crate) struct Offered {
 
 impl Offered {
     /// Every operation.
-    pub const ALL: Self = Self { unmap: true, atomic: true, sanitize: true, key: true, removable: true };
+    pub(crate) const ALL: Self = Self { unmap: true, atomic: true, sanitize: true, key: true, removable: true };
 
     /// The flags of operations that there are not.
     fn missing(self) -> u16 {
@@ -307,7 +307,7 @@ impl Operation {
     ///
     /// *Errors*: 20/00 for an unknown operation code; 24/00 at the service action, where only that is unknown.
     #[inline]
-    pub fn find(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
+    pub(crate) fn find(cdb: Cdb, offered: Offered) -> Result<&'static Self, Sense> {
         match OPERATIONS.get(usize::from(FIRST_ROW[usize::from(cdb.operation_code())])) {
             // The only one of its code, and every unit has it.
             Some(row) if row.flags & (ACTION | CONDITIONAL) == 0 => Ok(row),
@@ -325,73 +325,90 @@ impl Operation {
     }
 
     /// The rows of an operation code: one, or one for each service action.
-    pub fn of_code(code: u8, offered: Offered) -> impl Iterator<Item = &'static Self> {
+    pub(crate) fn of_code(code: u8, offered: Offered) -> impl Iterator<Item = &'static Self> {
         let first = usize::from(FIRST_ROW[usize::from(code)]);
         let rows = OPERATIONS.get(first..).unwrap_or_default().iter();
         rows.take_while(move |row| row.code() == code).filter(move |row| row.is_known(offered))
     }
 
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         self.usage[0]
     }
 
-    pub fn action(&self) -> Option<u8> {
+    pub(crate) fn action(&self) -> Option<u8> {
         self.has(ACTION).then_some(self.usage[1] & 0x1F)
     }
 
-    pub fn needs_medium(&self) -> bool {
+    pub(crate) fn needs_medium(&self) -> bool {
         self.has(MEDIUM)
     }
 
     /// True when the operation tells how large the medium is.
-    pub fn tells_size(&self) -> bool {
+    pub(crate) fn tells_size(&self) -> bool {
         matches!(self.verb, Verb::ReadCapacity10 | Verb::ReadCapacity16)
     }
 
-    pub fn writes(&self) -> bool {
+    /// True when the operation is served while the device of the unit is absent: what it tells is known without.
+    pub(crate) fn is_served_without_device(&self) -> bool {
+        matches!(
+            self.verb,
+            Verb::Inquiry
+                | Verb::LogSense
+                | Verb::ModeSense
+                | Verb::ReadCapacity10
+                | Verb::ReadCapacity16
+                | Verb::ReportLuns
+                | Verb::ReportSupportedOperationCodes
+                | Verb::ReportSupportedTaskManagement
+                | Verb::ReportTargetPortGroups
+                | Verb::RequestSense
+        )
+    }
+
+    pub(crate) fn writes(&self) -> bool {
         self.has(WRITES)
     }
 
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         self.has(QUIET)
     }
 
-    pub fn is_served_in_standby(&self) -> bool {
+    pub(crate) fn is_served_in_standby(&self) -> bool {
         self.has(STANDBY | EVERYWHERE)
     }
 
     /// True when the operation is served through groups that do not even serve parameters.
-    pub fn is_served_without_access(&self) -> bool {
+    pub(crate) fn is_served_without_access(&self) -> bool {
         self.has(EVERYWHERE)
     }
 
-    pub fn is_sanitize(&self) -> bool {
+    pub(crate) fn is_sanitize(&self) -> bool {
         self.verb == Verb::Sanitize
     }
 
     /// True when the operation is served while the unit is being sanitized.
-    pub fn is_served_meanwhile(&self) -> bool {
+    pub(crate) fn is_served_meanwhile(&self) -> bool {
         self.has(MEANWHILE)
     }
 
-    pub fn runs_alone(&self) -> bool {
+    pub(crate) fn runs_alone(&self) -> bool {
         self.has(ALONE)
     }
 
     /// True when the operation exists for a unit that offers so much.
-    pub fn is_known(&self, offered: Offered) -> bool {
+    pub(crate) fn is_known(&self, offered: Offered) -> bool {
         !self.has(CONDITIONAL) || !self.has(offered.missing())
     }
 
     /// Refuses a CDB with a bit set that nobody looks at, pointing at the first such bit.
     #[inline]
-    pub fn check_reserved(&self, cdb: Cdb) -> Result<(), Sense> {
+    pub(crate) fn check_reserved(&self, cdb: Cdb) -> Result<(), Sense> {
         let reserved = cdb.word() & !self.free;
         if reserved == 0 { Ok(()) } else { Err(first_bit(reserved)) }
     }
 
     /// The CDB usage data, as long as the CDB.
-    pub fn usage(&self, offered: Offered) -> Vec<u8> {
+    pub(crate) fn usage(&self, offered: Offered) -> Vec<u8> {
         let mut usage = self.usage[..usize::from(self.cdb_bytes)].to_vec();
         if self.verb == Verb::WriteSame && !offered.unmap {
             usage[1] &= !UNMAP_BIT;
@@ -403,7 +420,7 @@ impl Operation {
     }
 
     /// How long an initiator should wait for it, in seconds; 0 is no advice.
-    pub fn timeout_s(&self) -> u32 {
+    pub(crate) fn timeout_s(&self) -> u32 {
         if self.has(MEDIUM) { 60 } else { 0 }
     }
 

@@ -7,51 +7,51 @@ use block::{Buf, Rope};
 pub(crate) struct Reply(Vec<u8>);
 
 impl Reply {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub fn u8(&mut self, value: u8) -> &mut Self {
+    pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
         self.bytes(&[value])
     }
 
-    pub fn u16(&mut self, value: u16) -> &mut Self {
+    pub(crate) fn u16(&mut self, value: u16) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
 
-    pub fn u32(&mut self, value: u32) -> &mut Self {
+    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
 
-    pub fn u64(&mut self, value: u64) -> &mut Self {
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
         self.bytes(&value.to_be_bytes())
     }
 
-    pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
     /// ASCII in a field of `width` bytes: cut or padded with blanks; what may not stand in one is a blank.
-    pub fn text(&mut self, text: &str, width: usize) -> &mut Self {
+    pub(crate) fn text(&mut self, text: &str, width: usize) -> &mut Self {
         let printable = text.bytes().map(|byte| if (0x20..=0x7E).contains(&byte) { byte } else { b' ' });
         self.0.extend(printable.chain(std::iter::repeat(b' ')).take(width));
         self
     }
 
     /// Zeros up to a length of `len` bytes.
-    pub fn pad_to(&mut self, len: usize) -> &mut Self {
+    pub(crate) fn pad_to(&mut self, len: usize) -> &mut Self {
         assert!(self.0.len() <= len, "what was written ends before the next field begins");
         self.0.resize(len, 0);
         self
     }
 
     /// Writes at `at` how many bytes follow the two there.
-    pub fn set_length16(&mut self, at: usize) -> &mut Self {
+    pub(crate) fn set_length16(&mut self, at: usize) -> &mut Self {
         assert!(self.0.len() >= at + 2, "a length stands in what was written");
         let follow = self.0.len() - at - 2;
         let length = u16::try_from(follow).expect("an answer of our own making is short");
@@ -59,12 +59,12 @@ impl Reply {
         self
     }
 
-    pub fn as_bytes(&self) -> &[u8] {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// The answer, cut to the allocation length.
-    pub fn cut(&self, allocation: u64) -> Rope {
+    pub(crate) fn cut(&self, allocation: u64) -> Rope {
         let len = usize::try_from(allocation).unwrap_or(usize::MAX).min(self.0.len());
         if len == 0 { Rope::new() } else { Buf::copy_of(&self.0[..len]).into() }
     }

@@ -21,22 +21,22 @@ pub(crate) struct Request {
 
 impl Request {
     /// BYTCHK of VERIFY and WRITE AND VERIFY.
-    pub fn byte_check(&self) -> u8 {
+    pub(crate) fn byte_check(&self) -> u8 {
         (self.cdb.u8_at(1) >> 1) & 0x03
     }
 
     /// FUA of a WRITE. It is in the second byte of every one but WRITE (6), whose second byte is of its address.
-    pub fn is_forced(&self) -> bool {
+    pub(crate) fn is_forced(&self) -> bool {
         self.cdb.operation_code() >= 0x20 && self.cdb.bit(1, 3)
     }
 
     /// UNMAP of WRITE SAME.
-    pub fn unmaps(&self) -> bool {
+    pub(crate) fn unmaps(&self) -> bool {
         self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 3)
     }
 
     /// NDOB of WRITE SAME (16): no data comes, and zeros are meant.
-    pub fn has_no_data_out(&self) -> bool {
+    pub(crate) fn has_no_data_out(&self) -> bool {
         self.operation.verb == Verb::WriteSame && self.cdb.bit(1, 0)
     }
 }
@@ -79,7 +79,7 @@ impl Job {
     /// The whole parameter list or data, exactly as long as the CDB says.
     ///
     /// *Errors*: 0E/03 when the initiator has less.
-    pub fn whole_data(&self) -> Result<View, Failure> {
+    pub(crate) fn whole_data(&self) -> Result<View, Failure> {
         let need = self.request.need.data_out;
         if self.data_out_expected < need {
             return Err(Sense::illegal(AdditionalSense::INVALID_FIELD_IN_INFORMATION_UNIT).into());

@@ -61,11 +61,11 @@ pub struct RegistrationStatus {
 
 impl Reservations {
     /// What is registered, and who holds the persistent reservation.
-    pub fn state(&self) -> Ref<'_, State> {
+    pub(crate) fn state(&self) -> Ref<'_, State> {
         self.state.borrow()
     }
 
-    pub fn install(&self, state: State) {
+    pub(crate) fn install(&self, state: State) {
         state.assert_sound();
         // RESERVE does nothing where there are registrations, and PERSISTENT RESERVE OUT conflicts with it.
         assert!(
@@ -77,11 +77,11 @@ impl Reservations {
     }
 
     /// Who has reserved the unit with RESERVE (6) or (10).
-    pub fn reserved_by(&self) -> Option<NexusId> {
+    pub(crate) fn reserved_by(&self) -> Option<NexusId> {
         self.reserved_by.get()
     }
 
-    pub fn set_reserved_by(&self, nexus: Option<NexusId>) {
+    pub(crate) fn set_reserved_by(&self, nexus: Option<NexusId>) {
         let is_free = nexus.is_none() || self.state.borrow().registrations.is_empty();
         assert!(is_free, "RESERVE does nothing where there are registrations");
         self.reserved_by.set(nexus);
@@ -92,12 +92,12 @@ impl Reservations {
         self.restricts.set(self.state.borrow().held.is_some() || self.reserved_by.get().is_some());
     }
 
-    pub fn standing(&self, nexus: &ItNexus) -> Standing {
+    pub(crate) fn standing(&self, nexus: &ItNexus) -> Standing {
         self.state.borrow().standing(nexus)
     }
 
     /// Who has reserved the unit, and who is registered.
-    pub fn status(&self, nexuses: &Nexuses) -> ReservationStatus {
+    pub(crate) fn status(&self, nexuses: &Nexuses) -> ReservationStatus {
         let state = self.state();
         let registration = |(nexus, registration): (&Rc<ItNexus>, &state::Registration)| RegistrationStatus {
             initiator: nexus.initiator.clone(),
@@ -117,7 +117,7 @@ impl Reservations {
 
     /// Refuses what `nexus` may not do while another has reserved the unit.
     #[inline]
-    pub fn check(&self, nexus: NexusId, access: Access, cdb: Cdb, nexuses: &Nexuses) -> Result<(), Status> {
+    pub(crate) fn check(&self, nexus: NexusId, access: Access, cdb: Cdb, nexuses: &Nexuses) -> Result<(), Status> {
         if self.restricts.get() { self.check_reserved(nexus, access, cdb, nexuses) } else { Ok(()) }
     }
 
@@ -133,7 +133,7 @@ impl Reservations {
     }
 
     /// True when another has reserved the unit against what the nexus of this standing is about to do.
-    pub fn is_kept_out(&self, nexus: NexusId, access: Access, standing: impl Fn() -> Standing) -> bool {
+    pub(crate) fn is_kept_out(&self, nexus: NexusId, access: Access, standing: impl Fn() -> Standing) -> bool {
         let is_allowed = match self.reserved_by() {
             Some(holder) => access.is_allowed_under_reserve(holder == nexus),
             None => self

@@ -55,7 +55,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    pub fn new(block_bytes: u32, blocks: u64) -> Self {
+    pub(crate) fn new(block_bytes: u32, blocks: u64) -> Self {
         let geometry = Geometry {
             block_bytes,
             blocks: Blocks(blocks),

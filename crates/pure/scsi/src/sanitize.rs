@@ -90,25 +90,25 @@ impl fmt::Debug for Sanitize {
 
 impl Sanitize {
     /// A unit that `sanitizer` has sanitized.
-    pub fn by(sanitizer: Rc<dyn Sanitizer>) -> Self {
+    pub(crate) fn by(sanitizer: Rc<dyn Sanitizer>) -> Self {
         Self { sanitizer: Some(sanitizer), ..Self::default() }
     }
 
-    pub fn is_offered(&self) -> bool {
+    pub(crate) fn is_offered(&self) -> bool {
         self.sanitizer.is_some()
     }
 
     /// True when CRYPTOGRAPHIC ERASE is known.
-    pub fn has_key(&self) -> bool {
+    pub(crate) fn has_key(&self) -> bool {
         self.sanitizer.as_ref().is_some_and(|sanitizer| sanitizer.has_key())
     }
 
-    pub fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
     /// The state is another; who waits for the end looks again.
-    pub fn install(&self, state: State) {
+    pub(crate) fn install(&self, state: State) {
         self.restricts.set(state != State::Idle);
         self.state.replace(state);
         self.wake();
@@ -128,7 +128,7 @@ impl Sanitize {
         self.stopping.get()
     }
 
-    pub async fn stop(&self) {
+    pub(crate) async fn stop(&self) {
         self.stopping.set(true);
         poll_fn(|cx| {
             if !self.at_work.get() {
@@ -146,12 +146,12 @@ impl Sanitize {
         self.state.replace(State::Running(order.clone()));
     }
 
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         matches!(*self.state.borrow(), State::Failed { .. })
     }
 
     /// Why a unit of so many `blocks` does not serve, if it is being sanitized or that has failed.
-    pub fn sense(&self, blocks: impl FnOnce() -> Blocks) -> Option<Sense> {
+    pub(crate) fn sense(&self, blocks: impl FnOnce() -> Blocks) -> Option<Sense> {
         if !self.restricts.get() {
             return None;
         }
@@ -169,7 +169,7 @@ impl Sanitize {
     ///
     /// *Errors*: 2/04/1B with the progress; 3/31/03.
     #[inline]
-    pub fn check(&self, operation: &Operation, blocks: impl FnOnce() -> Blocks) -> Result<(), Sense> {
+    pub(crate) fn check(&self, operation: &Operation, blocks: impl FnOnce() -> Blocks) -> Result<(), Sense> {
         if self.restricts.get() { self.check_served(operation, blocks) } else { Ok(()) }
     }
 
@@ -180,7 +180,7 @@ impl Sanitize {
     }
 
     /// Carries out the command SANITIZE up to its status. `keep` has what is to survive power loss survive.
-    pub async fn order<D: BlockDevice>(
+    pub(crate) async fn order<D: BlockDevice>(
         &self,
         job: &Job,
         ticket: &Ticket<'_>,
@@ -235,7 +235,7 @@ impl Sanitize {
         })
     }
 
-    pub fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         matches!(*self.state.borrow(), State::Running(_))
     }
 

@@ -36,7 +36,9 @@ pub struct AdditionalSense(pub u8, pub u8);
 impl AdditionalSense {
     pub(crate) const NONE: Self = Self(0x00, 0x00);
     pub(crate) const OPERATION_IN_PROGRESS: Self = Self(0x00, 0x16);
+    pub(crate) const BECOMING_READY: Self = Self(0x04, 0x01);
     pub(crate) const INITIALIZING_COMMAND_REQUIRED: Self = Self(0x04, 0x02);
+    pub(crate) const MANUAL_INTERVENTION_REQUIRED: Self = Self(0x04, 0x03);
     pub(crate) const ASYMMETRIC_ACCESS_STATE_TRANSITION: Self = Self(0x04, 0x0A);
     pub(crate) const TARGET_PORT_IN_STANDBY_STATE: Self = Self(0x04, 0x0B);
     pub(crate) const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self(0x04, 0x0C);
@@ -120,6 +122,11 @@ pub type SenseBytes = SmallVec<[u8; 32]>;
 impl Sense {
     pub(crate) const fn new(key: SenseKey, code: AdditionalSense) -> Self {
         Self { key, code, information: None, field: None, progress: None, descriptor_format: false }
+    }
+
+    /// True where a device of which everything acknowledged is kept is away, and is expected back.
+    pub(crate) fn is_device_away(&self) -> bool {
+        (self.key, self.code) == (SenseKey::NotReady, AdditionalSense::BECOMING_READY)
     }
 
     pub(crate) const fn illegal(code: AdditionalSense) -> Self {

@@ -110,14 +110,14 @@ pub(crate) enum Affected {
 }
 
 impl TaskSet {
-    pub fn new(tasks_max: usize) -> Self {
+    pub(crate) fn new(tasks_max: usize) -> Self {
         Self { tasks: RefCell::default(), tasks_max }
     }
 
     /// Takes a task in. It has begun at once unless others restrain it.
     ///
     /// *Errors*: `TaskSetFull`.
-    pub fn enter(&self, claim: Claim) -> Result<Ticket<'_>, Status> {
+    pub(crate) fn enter(&self, claim: Claim) -> Result<Ticket<'_>, Status> {
         if self.tasks.borrow().count() >= self.tasks_max {
             return Err(Status::TaskSetFull);
         }
@@ -125,13 +125,13 @@ impl TaskSet {
     }
 
     /// True when a simple task that ends before anything else happens need not be taken in.
-    pub fn lets_pass(&self) -> bool {
+    pub(crate) fn lets_pass(&self) -> bool {
         let tasks = self.tasks.borrow();
         tasks.restraining == 0 && tasks.count() < self.tasks_max
     }
 
     /// Takes a task in, however many there are.
-    pub fn enter_anyway(&self, claim: Claim) -> Ticket<'_> {
+    pub(crate) fn enter_anyway(&self, claim: Claim) -> Ticket<'_> {
         let mut tasks = self.tasks.borrow_mut();
         let arrival = tasks.arrivals;
         tasks.arrivals += 1;
@@ -147,7 +147,7 @@ impl TaskSet {
     }
 
     /// The owner's turn at a place where tasks wait for each other. A function that ends all tasks does not end this one.
-    pub async fn owner_turn(&self, place: Extent) -> Ticket<'_> {
+    pub(crate) async fn owner_turn(&self, place: Extent) -> Ticket<'_> {
         assert!(place == TURN || place == ACCESS_TURN, "the owner does not wait for blocks");
         let attribute = TaskAttribute::Simple;
         let claim =
@@ -161,7 +161,7 @@ impl TaskSet {
 
     /// Marks the affected tasks as aborted: those that wait end now, those that have begun when they come to their end.
     /// Each ends as `how` says for its nexus. True when there was one.
-    pub fn abort(&self, affected: Affected, how: impl Fn(NexusId) -> Aborted) -> bool {
+    pub(crate) fn abort(&self, affected: Affected, how: impl Fn(NexusId) -> Aborted) -> bool {
         let mut wakers = Vec::new();
         let mut any = false;
         for task in self.tasks.borrow_mut().places.iter_mut().flatten() {
@@ -179,7 +179,7 @@ impl TaskSet {
     }
 
     /// All tasks, in no order.
-    pub fn standing(&self) -> Vec<TaskStanding> {
+    pub(crate) fn standing(&self) -> Vec<TaskStanding> {
         let tasks = self.tasks.borrow();
         let standing = |task: &Task| {
             let Claim { nexus, tag, extent, .. } = task.claim;
@@ -189,18 +189,18 @@ impl TaskSet {
     }
 
     /// The nexuses that have a task.
-    pub fn nexuses(&self) -> Vec<NexusId> {
+    pub(crate) fn nexuses(&self) -> Vec<NexusId> {
         self.tasks.borrow().places.iter().flatten().map(|task| task.claim.nexus).collect()
     }
 
     /// Is ready when none of the affected tasks that are here now is here any more.
-    pub async fn ended(&self, affected: Affected) {
+    pub(crate) async fn ended(&self, affected: Affected) {
         let before = self.tasks.borrow().arrivals;
         self.gone(|task| task.arrival < before && affected.covers(&task.claim)).await;
     }
 
     /// Is ready when none of the tasks that are meant and have begun now is here any more.
-    pub async fn begun_ended(&self, is_meant: impl Fn(&Claim) -> bool) {
+    pub(crate) async fn begun_ended(&self, is_meant: impl Fn(&Claim) -> bool) {
         let before = self.tasks.borrow().arrivals;
         self.gone(|task| task.arrival < before && task.begun && is_meant(&task.claim)).await;
     }
@@ -379,7 +379,7 @@ impl Ticket<'_> {
     /// Is ready when the task may run.
     ///
     /// *Errors*: how it ends, when it was aborted before.
-    pub fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<Result<(), Aborted>> {
+    pub(crate) fn poll_begun(&self, cx: &mut Context<'_>) -> Poll<Result<(), Aborted>> {
         let mut tasks = self.set.tasks.borrow_mut();
         let task = tasks.at(self.place);
         if let Some(how) = task.aborted {
@@ -395,12 +395,12 @@ impl Ticket<'_> {
     }
 
     /// True when the task may run.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.set.tasks.borrow_mut().at(self.place).begun
     }
 
     /// Is ready when the task was aborted.
-    pub fn poll_aborted(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_aborted(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut tasks = self.set.tasks.borrow_mut();
         let task = tasks.at(self.place);
         if task.aborted.is_some() {
@@ -411,12 +411,12 @@ impl Ticket<'_> {
     }
 
     /// The task, which has begun, holds nobody back from now on.
-    pub fn stand_aside(&self) {
+    pub(crate) fn stand_aside(&self) {
         self.set.stand_aside(self.place);
     }
 
     /// Refuses to go on with a task that was aborted.
-    pub fn check_live(&self) -> Result<(), Aborted> {
+    pub(crate) fn check_live(&self) -> Result<(), Aborted> {
         self.set.tasks.borrow_mut().at(self.place).aborted.map_or(Ok(()), Err)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Resources {
 
 impl Resources {
     /// Whole sets that are free, and sets that are used if only in part.
-    pub fn of(space: Space) -> Self {
+    pub(crate) fn of(space: Space) -> Self {
         let count = |sets| u32::try_from(sets).unwrap_or(u32::MAX);
         Self { available: count(space.free_bytes / SET_BYTES), used: count(space.mapped_bytes.div_ceil(SET_BYTES)) }
     }
@@ -62,7 +62,7 @@ pub(crate) struct Reached {
 }
 
 impl Thresholds {
-    pub fn are_enabled(self) -> bool {
+    pub(crate) fn are_enabled(self) -> bool {
         self.available.enabled || self.used.enabled
     }
 
@@ -90,7 +90,7 @@ impl ThresholdWatch {
     /// Which of `thresholds` were reached since the last look, in the space that `space` gives. It is asked for only while one
     /// of them is enabled.
     #[inline]
-    pub fn check(&self, thresholds: Thresholds, space: impl FnOnce() -> Option<Space>) -> Reached {
+    pub(crate) fn check(&self, thresholds: Thresholds, space: impl FnOnce() -> Option<Space>) -> Reached {
         if !thresholds.are_enabled() {
             self.reached.set(Reached::default());
             return Reached::default();
@@ -103,7 +103,7 @@ impl ThresholdWatch {
     }
 
     /// A threshold that differs in `now` from what it was `before` counts as not reached.
-    pub fn rearm(&self, before: Thresholds, now: Thresholds) {
+    pub(crate) fn rearm(&self, before: Thresholds, now: Thresholds) {
         let mut reached = self.reached.get();
         reached.available &= now.available == before.available;
         reached.used &= now.used == before.used;

@@ -115,12 +115,12 @@ impl Tokens {
     }
 
     /// False where a write concerns no token.
-    pub fn are_some_valid(&self) -> bool {
+    pub(crate) fn are_some_valid(&self) -> bool {
         self.valid.get() > 0
     }
 
     /// Blocks of `extent` are about to be changed: what stands for one of them is not valid any more.
-    pub fn cancel(&self, extent: Extent) {
+    pub(crate) fn cancel(&self, extent: Extent) {
         if !self.are_some_valid() {
             return;
         }

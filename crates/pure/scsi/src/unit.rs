@@ -101,6 +101,12 @@ impl<D: BlockDevice> LogicalUnit<D> {
         self.mode.restore(kept.mode);
     }
 
+    /// What is to be [restored](Self::restore) in the unit that takes the place of this one in the same run of its owner:
+    /// registrations, too, that do not survive power loss.
+    pub fn handed_over(&self) -> Kept {
+        self.kept()
+    }
+
     /// What survives power loss as it is now.
     fn kept(&self) -> Kept {
         let reservations = self.reservations.state().clone();

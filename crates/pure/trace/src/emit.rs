@@ -20,9 +20,11 @@ pub fn emit(mut traced: Traced) -> Vec<u8> {
     file.extend(traced.block_bytes.to_le_bytes());
     file.extend(count(traced.sessions.len()).to_le_bytes());
     file.extend(names);
+    assert_eq!(len - file.len(), traced.commands.len() * COMMAND_BYTES + CHECKSUM_BYTES, "the header says its length");
     traced.commands.iter().for_each(|command| put(&mut file, command));
     let checksum = simd::crc32c::crc32c(&file);
     file.extend(checksum.to_le_bytes());
+    assert_eq!(file.len(), len, "a file is as long as its header, its names and its commands");
     file
 }
 

@@ -2,6 +2,7 @@
 //! `docs/on-disk.md` as a pure function. Nothing here reads or writes.
 
 mod damage;
+pub(crate) mod parts;
 
 pub use damage::{Damage, Structure};
 
@@ -57,7 +58,31 @@ pub struct FoundPool {
     pub(crate) marks: Vec<(Uuid, Claim)>,
     /// What is damaged of its metadata.
     damage: Vec<Damage>,
+    /// The parts that went on without each other, where there are several: the one of the newest commit first.
+    pub parts: Vec<FoundPart>,
+    /// The newest commit of disks that are not believed, where that is not older than the pool's.
+    pub(crate) outlives: Option<u64>,
+    /// True when an operator has given up the other parts.
+    pub(crate) gives_up_others: bool,
+    /// True when whoever opens it announces writes.
+    pub(crate) announces_writes: bool,
+    /// A claim has a higher number than this.
+    pub(crate) claims_above: u64,
 }
+
+/// One of several parts of a pool that were written without each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPart {
+    /// Its disks, by their places among the probes.
+    pub probes: Vec<usize>,
+    /// Its newest commit.
+    pub generation: u64,
+    /// When it was opened last, and until when it was in use then, in seconds since 1970; zero where no disk tells.
+    pub used: (u64, u64),
+}
+
+/// A pool is brought past other parts of it by at most so many commits.
+pub const OUTLIVE_MAX: u64 = 1 << 16;
 
 /// The positions of one group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,7 +315,7 @@ fn judge_alone(probe: &Probe) -> Result<&Member, DiskRefusal> {
 fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
     let (mut candidates, twins) = single_out(candidates, &mut survey.refused);
     damage::disbelieve(&mut candidates);
-    let Some(newest) = choose_commit(&candidates) else {
+    let Some(newest) = choose_commit(&candidates).map(|newest| parts::written(newest, &candidates)) else {
         if let Some(first) = candidates.first() {
             let (pool, name) = (first.member.label.pool, first.member.label.pool_name.clone());
             let disks = candidates.iter().map(|candidate| candidate.index).collect();
@@ -343,6 +368,11 @@ fn gather(candidates: Vec<Candidate<'_>>, survey: &mut Survey) {
         torn_labels: torn.map(|candidate| candidate.member.label.clone()).collect(),
         damage: damage::of_candidates(&catalog, &candidates, is_released),
         refusal: refusal(&catalog, newest, &candidates, &twins),
+        parts: parts::of(newest, &candidates),
+        outlives: candidates.iter().filter_map(Candidate::generation).max().filter(|max| *max > newest.generation),
+        gives_up_others: false,
+        announces_writes: false,
+        claims_above: 0,
         catalog,
     });
 }
@@ -429,28 +459,31 @@ fn refusal(
     if let Some(twin) = twins.iter().find(|disk| takes_part(disk)) {
         return Some(PoolRefusal::Twins(*twin));
     }
-    candidates.iter().find_map(|candidate| split(catalog, newest, candidate))
-}
-
-/// The proof, if there is one, that `candidate` went on without a disk that the newest catalog counts on,
-/// while that catalog went on without `candidate`.
-fn split(catalog: &Catalog, newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<PoolRefusal> {
-    let theirs = candidate.catalogs().first()?;
-    let record = catalog.member(candidate.disk())?;
-    let own = theirs.catalog.member(candidate.disk())?;
-    let same = (theirs.generation, theirs.checksum) == (newest.generation, newest.checksum);
-    // A disk that was given up before it could hold the commit that says so is merely old.
-    if same || record.state.takes_part() || theirs.generation < record.since || !own.state.takes_part() {
-        return None;
-    }
-    let without = |member: &&MemberRecord| {
-        member.state.takes_part() && theirs.catalog.member(member.disk).is_some_and(|there| !there.state.takes_part())
-    };
-    let ours = catalog.members().find(without)?;
-    Some(PoolRefusal::Split { ours: ours.disk, theirs: candidate.disk() })
+    candidates.iter().find_map(|candidate| parts::split(newest, candidate))
 }
 
 impl FoundPool {
+    /// True when nothing was written to the pool since it was opened without some members.
+    #[must_use]
+    pub fn is_unwritten(&self) -> bool {
+        self.catalog.must_announce()
+    }
+
+    /// Whoever opens it announces writes ([`Pool::announce_write`](crate::Pool::announce_write)).
+    pub fn announce_writes(&mut self) {
+        self.announces_writes = true;
+    }
+
+    /// Claims have higher numbers than this one, which disks bear that are not shown here.
+    pub fn claim_above(&mut self, epoch: u64) {
+        self.claims_above = epoch;
+    }
+
+    /// An operator has given up the other parts of the pool, whose newest commit is `others`.
+    pub fn give_up_others(&mut self, others: u64) {
+        (self.outlives, self.gives_up_others) = (Some(others.max(self.generation)), true);
+    }
+
     /// Admits the pool when nothing forbids to use it and every group that volumes lie on can serve.
     ///
     /// *Shape*: `tolerates` is asked for each group, with true for each position whose disk holds all that

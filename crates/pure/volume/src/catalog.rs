@@ -1,15 +1,20 @@
 //! What a pool knows of itself: its groups and their members, its volumes and where they lie.
 
 mod check;
+mod copies;
 mod family;
 mod family_check;
 mod family_wire;
 mod log;
+mod lost;
 mod map_shape;
 mod reservations;
+mod scrub;
 mod slab_set;
 mod wire;
+mod written;
 
+pub use copies::{CopyRecord, SOURCE_BYTES_MAX};
 pub use family::{
     BranchRecord, DEAD_RANGES_MAX, DEPTH_MAX, DeadRange, FamilyRecord, GRANULE_BYTES, LOCKED_FOR_EVER, META_RUNS_MAX,
     Parent, SNAPSHOTS_MAX, SlabRun, SnapshotRecord,
@@ -17,8 +22,10 @@ pub use family::{
 pub(crate) use family_check::{BRANCHES_MADE_MAX, LOG_BLOCKS_MIN};
 pub(crate) use family_wire::RUN_BYTES;
 pub use log::{LogRecord, LogState};
+pub use lost::{LOST_RUNS_MAX, LostRecord};
 pub(crate) use map_shape::MapShape;
 pub use reservations::RESERVATIONS_BYTES_MAX;
+pub use scrub::{ScrubPhase, ScrubPosition, ScrubRecord};
 pub use slab_set::SlabSet;
 pub use wire::CatalogError;
 pub(crate) use wire::needed_by;
@@ -26,6 +33,9 @@ pub(crate) use wire::needed_by;
 use block::Blocks;
 use std::collections::BTreeMap;
 use uuid::Uuid;
+
+/// Stands for "the generation that commits this" until a commit puts it there.
+pub(crate) const SINCE_NEXT: u64 = u64::MAX;
 
 /// The most groups of a pool.
 pub const GROUPS_MAX: usize = 64;
@@ -64,6 +74,14 @@ pub struct Catalog {
     /// What hosts have reserved of volumes and want to find again, in the words of who serves them; never empty. What is
     /// kept of a volume that is gone is not committed.
     pub reservations: BTreeMap<Uuid, Vec<u8>>,
+    /// The scrub that runs, or the last one.
+    pub scrub: Option<ScrubRecord>,
+    /// Blocks of groups whose content could not be restored, by the place of the group.
+    pub lost: BTreeMap<u16, LostRecord>,
+    /// Copies to volumes that are not whole yet, by these. What is kept of other volumes is not committed.
+    pub copies: BTreeMap<Uuid, CopyRecord>,
+    /// The commit that announced the latest writes; see [`Catalog::is_written_since`]. None where nobody knows.
+    pub written: Option<u64>,
 }
 
 /// Where a pool stands between its creation and its end.

@@ -4,14 +4,14 @@ use crate::assembly::PoolRefusal;
 use crate::crypt::KeyError;
 use crate::layout::DISK_BYTES_MIN;
 use crate::owner::Loss;
-use block::IoError;
+use block::{IoError, in_units};
 use uuid::Uuid;
 
 /// Why an operation on a pool was refused or failed. Unless it says otherwise, nothing has changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolError {
     /// A disk is smaller than the least that can be a member.
-    #[error("the disk has {bytes} bytes, but a member needs at least {} (64 MiB)", DISK_BYTES_MIN)]
+    #[error("the disk has {}, but a member needs at least {}", in_units(*bytes, false), in_units(DISK_BYTES_MIN, true))]
     DiskTooSmall {
         /// Which, by the identity that it was to get.
         disk: Uuid,
@@ -19,7 +19,7 @@ pub enum PoolError {
         bytes: u64,
     },
     /// A replacement offers less than the other members of its group use.
-    #[error("the disk has room for {bytes} bytes of data, but its group needs {needed_bytes} of each member")]
+    #[error("the disk has room for {} of data, but its group needs {} of each member", in_units(*bytes, false), in_units(*needed_bytes, true))]
     ReplacementTooSmall {
         /// What it offers.
         bytes: u64,
@@ -93,13 +93,13 @@ pub enum PoolError {
         block_bytes: u32,
     },
     /// The volume would be larger than any can be.
-    #[error("{bytes} bytes is too large: a volume has at most 64 TiB")]
+    #[error("{} is too large: a volume has at most 64 TiB", in_units(*bytes, true))]
     VolumeTooLarge {
         /// What was asked for.
         bytes: u64,
     },
     /// A volume was asked to become smaller.
-    #[error("the volume has {bytes} bytes and cannot shrink to {asked_bytes}: volumes only grow")]
+    #[error("the volume has {} and cannot shrink to {}: volumes only grow", in_units(*bytes, true), in_units(*asked_bytes, false))]
     VolumeShrink {
         /// Its size.
         bytes: u64,
@@ -253,18 +253,4 @@ pub enum PoolError {
     /// The pool is not this node's any more.
     #[error("{0}; this node has stopped using the pool")]
     Fenced(Loss),
-}
-
-/// An amount as people say it, `1.5 GiB`, to a tenth: what is there is rounded down, what is needed up.
-fn in_units(bytes: u64, up: bool) -> String {
-    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let Some((unit, shift)) = units.into_iter().find(|(_, shift)| bytes >> shift > 0) else {
-        return format!("{bytes} bytes");
-    };
-    let unit_bytes = 1_u128 << shift;
-    let tenths = (u128::from(bytes) * 10 + if up { unit_bytes - 1 } else { 0 }) / unit_bytes;
-    match tenths % 10 {
-        0 => format!("{} {unit}", tenths / 10),
-        part => format!("{}.{part} {unit}", tenths / 10),
-    }
 }

@@ -4,16 +4,15 @@
 //! one flush. Everything that changes later is in the catalog slots.
 
 use crate::layout::{BLOCK_BYTES, DATA_START, SLOT_STARTS, data_area};
+use block::sealed::{Format, NotSealed};
 use block::{Blocks, Extent};
-use simd::crc32c::crc32c;
 use uuid::Uuid;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first bytes of a label.
-pub const MAGIC: [u8; 8] = *b"BLKYDLBL";
 /// The format version that this code writes and the newest that it reads.
-pub const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
+const FORMAT: Format = Format::versioned(*b"BLKYDLBL", 1..=VERSION);
 /// The longest name of a pool or a volume, in bytes.
 pub const NAME_BYTES_MAX: usize = 63;
 
@@ -36,8 +35,6 @@ const KNOWN: Features = Features {
     ro_compat: 0,
     incompat: FAMILIES | PROTECTED | LOGS | PARTIAL | RESERVATIONS | ENCRYPTED,
 };
-/// Where in the block the checksum stands, the same in every version.
-const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
 
 /// Feature bits of a format: what an implementation that does not know a bit may still do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,9 +108,7 @@ pub enum NoLabel {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Wire {
-    magic: [u8; 8],
-    version: U32,
-    checksum: U32,
+    frame: [u8; 16],
     compat: U64,
     ro_compat: U64,
     incompat: U64,
@@ -135,8 +130,6 @@ impl Label {
     /// The block of copy number `copy` (0 and 1 at the head, 2 at the end).
     pub(crate) fn emit(&self, copy: u8) -> [u8; BLOCK_BYTES as usize] {
         let mut wire = Wire::new_zeroed();
-        wire.magic = MAGIC;
-        wire.version = VERSION.into();
         wire.compat = self.features.compat.into();
         wire.ro_compat = self.features.ro_compat.into();
         wire.incompat = self.features.incompat.into();
@@ -151,22 +144,19 @@ impl Label {
         wire.labelled_at = self.labelled_at.into();
         wire.copy = copy;
         put_text(&mut wire.pool_name, &self.pool_name);
-        seal(&wire, CHECKSUM_AT)
+        FORMAT.emit(&wire)
     }
 
     /// The label in `block`.
     ///
     /// *Shape*: one block of 4096 bytes; any other length holds no label.
     pub fn parse(block: &[u8]) -> Result<Self, NoLabel> {
-        let Ok((wire, _)) = Wire::ref_from_prefix(block) else { return Err(NoLabel::Absent) };
-        if block.len() != BLOCK_BYTES as usize || wire.magic != MAGIC {
-            return Err(NoLabel::Absent);
-        }
-        if !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
-            return Err(NoLabel::Damaged);
-        }
+        let (wire, version) = FORMAT.parse_any_version::<Wire>(block).map_err(|not| match not {
+            NotSealed::Damaged => NoLabel::Damaged,
+            _ => NoLabel::Absent,
+        })?;
         let created_by = take_text(&wire.created_by).ok_or(NoLabel::Damaged)?;
-        let (version, unknown) = (wire.version.get(), wire.features().unknown());
+        let unknown = wire.features().unknown();
         if version > VERSION || unknown != Features::default() {
             return Err(NoLabel::Newer { pool: Uuid::from_bytes(wire.pool), version, unknown, created_by });
         }
@@ -181,7 +171,7 @@ impl Wire {
         let device_blocks = Blocks(self.device_blocks.get());
         let fits = data_area(device_blocks).is_some_and(|area| area.contains(data));
         let as_laid_out = data.start.0 == DATA_START && self.slot_starts.map(U64::get) == SLOT_STARTS;
-        (self.version.get() == VERSION && fits && as_laid_out).then_some(())?;
+        (fits && as_laid_out).then_some(())?;
         Some(Label {
             pool: Uuid::from_bytes(self.pool),
             pool_name: take_text(&self.pool_name)?,
@@ -198,26 +188,6 @@ impl Wire {
     fn features(&self) -> Features {
         Features { compat: self.compat.get(), ro_compat: self.ro_compat.get(), incompat: self.incompat.get() }
     }
-}
-
-/// A block that begins with `wire` and carries its own checksum at `checksum_at`.
-pub(crate) fn seal<W: IntoBytes + Immutable>(
-    wire: &W,
-    checksum_at: std::ops::Range<usize>,
-) -> [u8; BLOCK_BYTES as usize] {
-    let mut block = [0; BLOCK_BYTES as usize];
-    wire.write_to_prefix(&mut block).expect("a header is smaller than a block");
-    let checksum = crc32c(&block);
-    block[checksum_at].copy_from_slice(&checksum.to_le_bytes());
-    block
-}
-
-/// True when `checksum`, which stands at `checksum_at`, is that of the block with zeros in its place.
-pub(crate) fn is_sealed(block: &[u8], checksum: u32, checksum_at: std::ops::Range<usize>) -> bool {
-    let mut unsealed = block.to_vec();
-    let Some(place) = unsealed.get_mut(checksum_at) else { return false };
-    place.fill(0);
-    crc32c(&unsealed) == checksum
 }
 
 /// Puts as much of `text` as leaves room for a zero byte at its end.
@@ -255,6 +225,11 @@ mod tests {
     }
 
     #[test]
+    fn label_is_written_as_it_was() {
+        assert_eq!(label().emit(2)[..16], *b"BLKYDLBL\x01\0\0\0\xc8 \xf9v");
+    }
+
+    #[test]
     fn label_parses_to_what_was_emitted() {
         assert_eq!(Label::parse(&label().emit(2)), Ok(label()));
     }
@@ -275,10 +250,10 @@ mod tests {
     #[test]
     fn label_whose_name_does_not_end_is_damaged() {
         let mut wire = Wire::read_from_prefix(&label().emit(0)).unwrap().0;
-        (wire.pool_name, wire.checksum) = ([b'x'; 64], 0.into());
-        assert_eq!(Label::parse(&seal(&wire, CHECKSUM_AT)), Err(NoLabel::Damaged));
+        wire.pool_name = [b'x'; 64];
+        assert_eq!(Label::parse(&FORMAT.emit(&wire)), Err(NoLabel::Damaged));
         wire.pool_name[63] = 0;
-        assert_eq!(Label::parse(&seal(&wire, CHECKSUM_AT)).unwrap().pool_name, "x".repeat(63));
+        assert_eq!(Label::parse(&FORMAT.emit(&wire)).unwrap().pool_name, "x".repeat(63));
     }
 
     #[test]

@@ -20,10 +20,7 @@ mod maplog;
 pub mod owner;
 mod pool;
 mod probe;
-#[cfg(any(test, feature = "sabotage"))]
 pub mod sabotage;
-#[cfg(not(any(test, feature = "sabotage")))]
-mod sabotage;
 mod sectors;
 mod signature;
 pub mod slot;
@@ -37,11 +34,12 @@ mod volume;
 mod window;
 
 pub use assembly::{
-    Damage, DiskRefusal, FoundGroup, FoundPool, PoolRefusal, Position, Standing, Structure, Survey, UnreadablePool,
-    assemble,
+    Damage, DiskRefusal, FoundGroup, FoundPart, FoundPool, OUTLIVE_MAX, PoolRefusal, Position, Standing, Structure,
+    Survey, UnreadablePool, assemble,
 };
 pub use catalog::{
-    Catalog, GroupRecord, GroupRole, LogRecord, LogState, MemberRecord, MemberState, PoolPhase, VolumeRecord,
+    Catalog, CopyRecord, GroupRecord, GroupRole, LogRecord, LogState, LostRecord, MemberRecord, MemberState, PoolPhase,
+    SOURCE_BYTES_MAX, ScrubPhase, ScrubPosition, ScrubRecord, VolumeRecord,
 };
 pub use crypt::{KeyError, KeyId, NewKey, PoolKey, WrappedKey};
 pub use error::PoolError;
@@ -54,10 +52,10 @@ pub use label::Label;
 pub use layout::{BLOCK_BYTES, DISK_BYTES_MIN, data_area, member_area};
 pub use owner::Loss;
 pub use pool::{
-    CreatePool, Decayed, GroupPlan, GroupStatus, Labelling, Members, NewDisk, Ownership, Pool, PoolSpace, PoolStatus,
-    VolumePlan, VolumeStatus, WriteLog,
+    CreatePool, Decayed, GroupPlan, GroupStatus, Holder, Holding, Holdings, Labelling, Members, NewDisk, Ownership,
+    Pool, PoolSpace, PoolStatus, VolumePlan, VolumeStatus, WriteLog,
 };
-pub use probe::{Contents, Probe, probe, wipe};
+pub use probe::{Contents, Member, Probe, probe, wipe};
 pub use sectors::{Sectors, blocks_of_sectors};
 pub use state_copy::{STATE_COPIES_AT, STATE_COPIES_BYTES, STATE_COPY_BYTES_MAX, StateCopy, state_copies};
 pub use thin::{Copied, ThinVolume};

@@ -69,6 +69,7 @@ impl Map {
     /// The map is that of `segments`, which go on where it ended. What is initialised stays as it was.
     pub(crate) fn grow(&mut self, segments: &[Segment], slab_blocks: &[u32]) {
         let mut grown = Self::of(segments, slab_blocks);
+        assert!(grown.segments.len() >= self.segments.len(), "a volume that grows keeps its segments");
         for (at, segment) in grown.segments.iter_mut().enumerate() {
             let slabs = segment.initialised.len();
             // The catalog may be ahead of what is committed; the map may not.
@@ -96,14 +97,13 @@ impl Map {
         let column = &segment.columns[turn];
         let in_unit = in_round - column.before;
         let slab_start = (u64::from(column.first_slab) + row) * column.slab_blocks;
+        let in_slab = round * column.unit_blocks + in_unit;
+        assert!(in_slab < column.slab_blocks, "a volume's block lies within its slab");
         let slab = row * segment.columns.len() as u64 + turn as u64;
         let slab = u32::try_from(slab).expect("a pool has less than 2^32 slabs");
         Piece {
             group: column.group,
-            extent: Extent::new(
-                slab_start + round * column.unit_blocks + in_unit,
-                len.min(column.unit_blocks - in_unit),
-            ),
+            extent: Extent::new(slab_start + in_slab, len.min(column.unit_blocks - in_unit)),
             start: Lba(lba),
             slab: SlabId { segment: u32::try_from(at).expect("bounded by SEGMENTS_MAX"), slab },
             initialised: segment.initialised.contains(slab),
@@ -123,6 +123,7 @@ impl Map {
     /// Where a slab lies: its group, and its blocks there.
     pub(crate) fn slab(&self, id: SlabId) -> (u16, Extent) {
         let segment = &self.segments[id.segment as usize];
+        assert!(id.slab < segment.initialised.len(), "a slab is one of its segment");
         let columns = u32::try_from(segment.columns.len()).expect("bounded by GROUPS_MAX");
         let column = &segment.columns[(id.slab % columns) as usize];
         let start = u64::from(column.first_slab + id.slab / columns) * column.slab_blocks;
@@ -137,14 +138,6 @@ impl Map {
     /// From now on the slab holds what the volume writes.
     pub(crate) fn set_initialised(&mut self, id: SlabId) {
         self.segments[id.segment as usize].initialised.insert(id.slab);
-    }
-
-    /// The first slab that is not initialised.
-    pub(crate) fn first_uninitialised(&self) -> Option<SlabId> {
-        self.segments
-            .iter()
-            .zip(0..)
-            .find_map(|(mapped, segment)| mapped.initialised.first_outside().map(|slab| SlabId { segment, slab }))
     }
 
     /// How many slabs are initialised, and how many there are.

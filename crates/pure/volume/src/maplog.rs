@@ -10,15 +10,13 @@ mod replay;
 pub(crate) use replay::{remains, replay};
 
 use crate::tree::{Key, Place, Tag};
-use simd::crc32c::crc32c;
-use std::ops::Range;
+use block::sealed::{Format, is_blank};
 use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: [u8; 8] = *b"BLKYDLOG";
+const FORMAT: Format = Format::plain(*b"BLKYDLOG");
 const BLOCK_BYTES: usize = 4096;
-const CHECKSUM: Range<usize> = 8..12;
 
 const REMOVED: u64 = 1 << 56;
 const MAPPED_MORE: u64 = 1 << 57;
@@ -57,8 +55,7 @@ impl Record {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Header {
-    magic: [u8; 8],
-    checksum: U32,
+    frame: [u8; 12],
     count: U16,
     reserved: U16,
     family: [u8; 16],
@@ -123,7 +120,7 @@ impl LogSlot {
         match parse(identity, bytes) {
             Some(block) if block.sequence % ring == place => Self::Whole(block),
             Some(_) => Self::Damaged,
-            None if bytes.iter().all(|&byte| byte == 0) => Self::Blank,
+            None if is_blank(bytes) => Self::Blank,
             None => Self::Damaged,
         }
     }
@@ -139,8 +136,7 @@ impl LogSlot {
 pub(crate) fn emit(identity: LogIdentity, block: &LogBlock, records: &[Record], into: &mut [u8]) {
     assert!(records.len() <= RECORDS_MAX, "a log block holds at most {RECORDS_MAX} records");
     let header = Header {
-        magic: MAGIC,
-        checksum: 0.into(),
+        frame: [0; 12],
         count: (records.len() as u16).into(),
         reserved: 0.into(),
         family: *identity.family.as_bytes(),
@@ -155,23 +151,19 @@ pub(crate) fn emit(identity: LogIdentity, block: &LogBlock, records: &[Record], 
     for (place, record) in places.zip(records) {
         place.copy_from_slice(record.wire().as_bytes());
     }
-    let checksum = crc32c(into);
-    into[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+    FORMAT.seal(into);
 }
 
 /// The block of this log in `bytes`, if there is a whole one that a family can have written.
 pub(crate) fn parse(identity: LogIdentity, bytes: &[u8]) -> Option<LogBlock> {
-    let (header, rest) = Header::ref_from_prefix(bytes).ok()?;
+    let header: &Header = FORMAT.parse(bytes).ok()?;
     let ours = header.family == *identity.family.as_bytes() && header.birth.get() == identity.birth;
-    let whole = bytes.len() == BLOCK_BYTES && header.magic == MAGIC && ours;
-    if !whole || !crate::label::is_sealed(bytes, header.checksum.get(), CHECKSUM) {
-        return None;
-    }
     let (sequence, serial) = (header.sequence.get(), header.serial.get());
     let is_possible = sequence < COUNT_MAX && serial < COUNT_MAX && header.life.get() < LIFE_MAX;
-    if !is_possible || u64::from(header.back.get()) > sequence {
+    if !ours || !is_possible || u64::from(header.back.get()) > sequence {
         return None;
     }
+    let rest = bytes.get(size_of::<Header>()..)?;
     let (wires, _) = <[Wire]>::ref_from_prefix_with_elems(rest, usize::from(header.count.get())).ok()?;
     Some(LogBlock {
         sequence,

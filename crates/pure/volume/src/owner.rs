@@ -12,8 +12,9 @@ pub use sight::{Loss, Mark};
 
 use crate::assembly::{FoundPool, PoolRefusal};
 use crate::error::PoolError;
-use crate::label::{is_sealed, put_text, seal, take_text};
+use crate::label::{put_text, take_text};
 use crate::layout::{BLOCK_BYTES, OWNER_PLACES};
+use block::sealed::Format;
 use block::{BlockDevice, Buf, Extent, IoError, Lba, Stable};
 use cluster::{Claim, Node, Takeover, contested_after, contested_before, judge_takeover, newest};
 use futures_util::future::join_all;
@@ -21,22 +22,18 @@ use sight::all_marks;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use uuid::Uuid;
-use zerocopy::little_endian::{U32, U64};
+use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Where marks lie on a member disk: writes to these blocks are never held back.
 pub const PLACES: Extent = OWNER_PLACES;
 
-const MAGIC: [u8; 8] = *b"BLKYDOWN";
-const VERSION: u32 = 1;
-const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
+const FORMAT: Format = Format::versioned(*b"BLKYDOWN", 1..=1);
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Wire {
-    magic: [u8; 8],
-    version: U32,
-    checksum: U32,
+    frame: [u8; 16],
     pool: [u8; 16],
     disk: [u8; 16],
     node: [u8; 16],
@@ -53,8 +50,6 @@ struct Wire {
 /// The mark of `claim` as it lies on `disk` of `pool`.
 pub(crate) fn emit(claim: &Claim, pool: Uuid, disk: Uuid) -> [u8; BLOCK_BYTES as usize] {
     let mut wire = Wire::new_zeroed();
-    wire.magic = MAGIC;
-    wire.version = VERSION.into();
     wire.pool = *pool.as_bytes();
     wire.disk = *disk.as_bytes();
     wire.node = *claim.node.as_bytes();
@@ -65,7 +60,7 @@ pub(crate) fn emit(claim: &Claim, pool: Uuid, disk: Uuid) -> [u8; BLOCK_BYTES as
     wire.released = u8::from(claim.released);
     put_text(&mut wire.name, &claim.name);
     wire.machine = *claim.machine.unwrap_or_default().as_bytes();
-    seal(&wire, CHECKSUM_AT)
+    FORMAT.emit(&wire)
 }
 
 /// The claim that the mark in `block` makes; none when it is torn, or speaks of another pool or disk. What a later version adds is
@@ -78,11 +73,7 @@ pub fn parse(block: &[u8], pool: Uuid, disk: Uuid) -> Option<Claim> {
 
 /// The mark in `block`, which lies at `place`, whichever pool and disk it is of; none when it is torn.
 fn parse_any(block: &[u8], place: Lba) -> Option<Mark> {
-    let (wire, _) = Wire::ref_from_prefix(block).ok()?;
-    let whole = block.len() == BLOCK_BYTES as usize && wire.magic == MAGIC;
-    if !whole || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
-        return None;
-    }
+    let (wire, _) = FORMAT.parse_any_version::<Wire>(block).ok()?;
     let claim = Claim {
         node: Uuid::from_bytes(wire.node),
         name: take_text(&wire.name)?,
@@ -112,6 +103,8 @@ pub(crate) async fn read_marks<D: BlockDevice>(disk: &D, pool: Uuid, id: Uuid) -
 /// `disk` says `mark`, durably.
 pub(crate) async fn write_mark<D: BlockDevice>(disk: &D, pool: Uuid, id: Uuid, mark: &Claim) -> Result<(), IoError> {
     let data = Buf::copy_of(&emit(mark, pool, id)).freeze();
+    let place = Extent { start: place_of(mark), len: block::Blocks(1) };
+    assert!(OWNER_PLACES.contains(place), "a mark lies in one of its four places");
     let written = disk.write(place_of(mark), data).await?;
     let _: Stable = disk.flush(written).await?;
     Ok(())
@@ -218,7 +211,10 @@ impl FoundPool {
             let taking_part = found.positions.iter().filter(|position| position.standing.takes_part());
             disks.extend(taking_part.filter_map(|one| Some((one.disk, Rc::new(disk(one.probe?)), group))));
         }
-        claim(self.catalog.pool, &disks, self.catalog.owner_epoch, node, now, Some(&self.marks)).await
+        // Also above the marks of disks that take no part: they may have been used alone, and return.
+        let seen = self.marks.iter().map(|(_, mark)| mark.epoch).max().unwrap_or_default();
+        let above = self.catalog.owner_epoch.max(seen).max(self.claims_above);
+        claim(self.catalog.pool, &disks, above, node, now, Some(&self.marks)).await
     }
 
     /// Every member that answers says `mark`: with the next beat of a claim between that and [`Pool::hold`](crate::Pool::hold),

@@ -1,6 +1,8 @@
 //! A pool: its catalog, its groups, its volumes, and everything that changes them.
 
+mod announce;
 mod check;
+mod copies;
 mod create;
 mod dump;
 mod families;
@@ -8,10 +10,12 @@ mod gate;
 mod groups;
 mod keys;
 mod log;
+mod lost;
 mod members;
 mod open;
 mod owner;
 mod reservations;
+mod scrub;
 mod snapshots;
 mod status;
 mod thin;
@@ -24,12 +28,14 @@ pub(crate) use families::Families;
 pub(crate) use gate::Gate;
 pub use groups::Labelling;
 pub use log::WriteLog;
+pub(crate) use lost::add as add_holding;
+pub use lost::{Holder, Holding, Holdings};
 pub use members::{Decayed, Members};
 pub use owner::Ownership;
 pub use status::{GroupStatus, PoolSpace, PoolStatus, VolumeStatus};
 pub use volumes::VolumePlan;
 
-use crate::catalog::{GROUPS_MAX, GroupRecord, GroupRole, MapShape};
+use crate::catalog::{GROUPS_MAX, GroupRole, MapShape};
 use crate::crypt::PoolKey;
 use crate::error::PoolError;
 use crate::store::Store;
@@ -95,7 +101,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
             let with_slabs = catalog.groups.iter().zip(&gates).filter(|(group, _)| group.role == GroupRole::Data);
             for ((record, gate), device) in with_slabs.zip(groups) {
                 let gate = gate.set(Gate::new(device, record));
-                debug_assert!(gate.is_ok(), "each gate is set once");
+                assert!(gate.is_ok(), "each gate is set once");
             }
         });
         let (open, key, watch) = (RefCell::default(), RefCell::default(), Watch::default());
@@ -152,41 +158,16 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         self.shared.gate_of(group).map(Gate::device)
     }
 
-    /// The group must be taken for dirty after a crash: its parity may be stale. Volumes do this by
-    /// themselves before they write; whoever writes to the group of the log does it before.
-    ///
-    /// *Durability*: when it returns. *Errors*: `CatalogLost`, `GroupUnknown`.
-    pub async fn mark_dirty(&self, group: u16) -> Result<(), PoolError> {
-        self.admit_group(group)?;
-        match self.shared.gate_of(group) {
-            Some(_) => self.shared.begin_write(group).await.map(drop),
-            None => self.set_clean(group, false).await,
-        }
-    }
-
     /// The group need not be looked at after a crash; false, and nothing changed, when somebody writes to it now.
     ///
-    /// What was written before is flushed first; of the group of the log whoever writes to it has seen to both.
+    /// What was written before is flushed first. Volumes lie on no group for the log, which has sums: nothing makes it dirty.
     /// *Durability*: when it returns.
     pub async fn mark_clean(&self, group: u16) -> Result<bool, PoolError> {
         self.admit_group(group)?;
         match self.shared.gate_of(group) {
             Some(_) => self.shared.end_writes(group).await,
-            None => self.set_clean(group, true).await.map(|()| true),
+            None => self.shared.store.committed(self.shared.store.latest()).await.map(|()| true),
         }
-    }
-
-    async fn set_clean(&self, group: u16, clean: bool) -> Result<(), PoolError> {
-        // A protected group is never stale, so never marked.
-        let is_so = |record: &GroupRecord| record.clean == clean || record.protected;
-        if self.shared.store.look(|catalog| is_so(&catalog.groups[usize::from(group)])) {
-            return self.shared.store.committed(self.shared.store.latest()).await;
-        }
-        let ((), change) = self.shared.store.change(|catalog| {
-            catalog.groups[usize::from(group)].clean = clean;
-            Ok(())
-        })?;
-        self.shared.store.committed(change).await
     }
 
     fn admit_group(&self, group: u16) -> Result<(), PoolError> {

@@ -9,6 +9,7 @@ use crate::layout::{
 use crate::owner::read_marks;
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, recognise};
 use crate::slot::{Header, NoSlot};
+use block::sealed::is_blank;
 use block::{BlockDevice, Blocks, Buf, Extent, IoError, Lba, Stable, View, Written, read_around};
 use cluster::Claim;
 use std::rc::Rc;
@@ -107,8 +108,7 @@ async fn look<D: BlockDevice>(disk: &D, blocks: Blocks) -> Result<(Contents, boo
     // A torn label is what a power cut leaves of one that was being written.
     let is_torn = |block: &[u8]| Label::parse(block) == Err(NoLabel::Damaged);
     let mut all = head.chunks(BLOCK_BYTES as usize).chain(tail.chunks(BLOCK_BYTES as usize));
-    let has_residue =
-        matches!(contents, Contents::Blank) && all.any(|block| block.iter().any(|&byte| byte != 0) && !is_torn(block));
+    let has_residue = matches!(contents, Contents::Blank) && all.any(|block| !is_blank(block) && !is_torn(block));
     Ok((contents, has_residue))
 }
 
@@ -157,7 +157,7 @@ async fn look_for_label<D: BlockDevice>(
 /// being one: nobody has anything to lose on it.
 fn without_label(copies: &[Result<Label, NoLabel>], blocks: &[View]) -> Contents {
     let torn = copies.iter().filter(|copy| **copy == Err(NoLabel::Damaged)).count();
-    let zero = blocks.iter().filter(|block| block.iter().all(|&byte| byte == 0)).count();
+    let zero = blocks.iter().filter(|block| is_blank(block)).count();
     if torn == 0 || (torn == 1 && zero == copies.len() - 1) { Contents::Blank } else { Contents::Damaged }
 }
 

@@ -97,6 +97,7 @@ impl<D: BlockDevice> Sectors<D> {
             self.read_into(last, &mut whole[at..]).await?;
         }
         let from = bytes(sectors.start.0 % PER_BLOCK, SECTOR_BYTES);
+        assert!(from + data.len() <= whole.len(), "sectors lie within their blocks");
         whole[from..from + data.len()].copy_from_slice(&data);
         Ok(whole.freeze())
     }

@@ -4,17 +4,16 @@
 //! whole, and a commit that was answered is lost only with both. So damage of one slot never brings an older catalog back.
 
 use crate::catalog::needed_by;
-use crate::label::{Features, VERSION, is_sealed, seal};
+use crate::label::{Features, VERSION};
 use crate::layout::{BLOCK_BYTES, BODY_BYTES_MAX};
+use block::sealed::Format;
 use block::{Buf, View};
 use simd::crc32c::crc32c;
 use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first bytes of a slot.
-pub const MAGIC: [u8; 8] = *b"BLKYDCAT";
-const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
+const FORMAT: Format = Format::versioned(*b"BLKYDCAT", 1..=VERSION);
 
 /// What the header block of a slot says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +35,7 @@ pub struct Header {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Wire {
-    magic: [u8; 8],
-    version: U32,
-    checksum: U32,
+    frame: [u8; 16],
     compat: U64,
     ro_compat: U64,
     incompat: U64,
@@ -71,19 +68,15 @@ pub enum NoSlot {
 impl Header {
     /// The header in `block`.
     pub fn parse(block: &[u8]) -> Result<Self, NoSlot> {
-        let Ok((wire, _)) = Wire::ref_from_prefix(block) else { return Err(NoSlot::Torn) };
-        let whole = block.len() == BLOCK_BYTES as usize && wire.magic == MAGIC;
-        if !whole || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
-            return Err(NoSlot::Torn);
-        }
+        let (wire, version) = FORMAT.parse_any_version::<Wire>(block).map_err(|_| NoSlot::Torn)?;
         let features =
             Features { compat: wire.compat.get(), ro_compat: wire.ro_compat.get(), incompat: wire.incompat.get() };
-        let (version, unknown) = (wire.version.get(), features.unknown());
+        let unknown = features.unknown();
         if version > VERSION || unknown != Features::default() {
             return Err(NoSlot::Newer { version, unknown });
         }
         let body_bytes = wire.body_bytes.get() as usize;
-        (version == VERSION && body_bytes <= BODY_BYTES_MAX)
+        (body_bytes <= BODY_BYTES_MAX)
             .then(|| Self {
                 pool: Uuid::from_bytes(wire.pool),
                 disk: Uuid::from_bytes(wire.disk),
@@ -103,8 +96,6 @@ impl Header {
 
     fn emit(&self) -> [u8; BLOCK_BYTES as usize] {
         let mut wire = Wire::new_zeroed();
-        wire.magic = MAGIC;
-        wire.version = VERSION.into();
         wire.compat = self.features.compat.into();
         wire.ro_compat = self.features.ro_compat.into();
         wire.incompat = self.features.incompat.into();
@@ -113,7 +104,7 @@ impl Header {
         wire.generation = self.generation.into();
         wire.body_bytes = u32::try_from(self.body_bytes).expect("a body fits in its slot").into();
         wire.body_checksum = self.body_checksum.into();
-        seal(&wire, CHECKSUM_AT)
+        FORMAT.emit(&wire)
     }
 }
 
@@ -149,8 +140,8 @@ mod tests {
     #[test]
     fn slot_with_a_feature_that_nobody_knows_names_it() {
         let mut wire = Wire::read_from_prefix(&emit(Uuid::from_u128(1), Uuid::from_u128(2), 9, b"", false)).unwrap().0;
-        (wire.incompat, wire.checksum) = (0x600.into(), 0.into());
-        let refused = Header::parse(&seal(&wire, CHECKSUM_AT)).unwrap_err();
+        wire.incompat = 0x600.into();
+        let refused = Header::parse(&FORMAT.emit(&wire)).unwrap_err();
         assert_eq!(refused, NoSlot::Newer { version: 1, unknown: Features { incompat: 0x600, ..Features::default() } });
         assert!(refused.to_string().contains("features 0x600/0x0"));
     }

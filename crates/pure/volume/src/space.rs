@@ -77,6 +77,7 @@ impl SpaceMap {
         let at = adjacent.or_else(longest)?;
         let run = &mut runs[at];
         let slabs = slabs.min(run.slabs);
+        assert!(slabs > 0, "a run that is taken has slabs");
         let taken = SlabRun { group, first: run.first, slabs };
         run.first += slabs;
         run.slabs -= slabs;
@@ -110,6 +111,7 @@ impl SpaceMap {
             run.slabs -= rows;
             self.free[group].retain(|run| run.slabs > 0);
         }
+        assert!(rows > 0 && rounds > 0, "a segment has blocks");
         let slabs = rows * u32::try_from(columns.len()).expect("bounded by GROUPS_MAX");
         Some(Segment { rows, rounds, columns, initialised: SlabSet::none(slabs) })
     }
@@ -121,11 +123,14 @@ fn gaps(slabs: u32, mut used: Vec<Run>) -> Vec<Run> {
     let mut free = Vec::new();
     let mut at = 0;
     for run in used.iter().chain([&Run { first: slabs, slabs: 0 }]) {
+        assert!(run.first >= at, "a slab belongs to one volume or family");
         if run.first > at {
             free.push(Run { first: at, slabs: run.first - at });
         }
         at = run.first + run.slabs;
     }
+    let slabs_of = |runs: &[Run]| runs.iter().map(|run| run.slabs).sum::<u32>();
+    assert_eq!(slabs_of(&used) + slabs_of(&free), slabs, "used and free slabs are all that a group has");
     free
 }
 
@@ -173,6 +178,7 @@ impl VolumeRecord {
                     last.rows += segment.rows;
                     let slabs = last.initialised.len() + segment.initialised.len();
                     last.initialised.extend_to(slabs);
+                    assert_eq!(slabs as usize, last.rows as usize * last.columns.len(), "each slab has its bit");
                 }
                 _ => self.segments.push(segment),
             }

@@ -5,17 +5,15 @@
 //!
 //! Nothing here may panic on what a disk holds.
 
-use crate::label::{is_sealed, seal};
 use crate::layout::{BLOCK_BYTES, STATE_PLACE_BLOCKS, STATE_PLACES};
+use block::sealed::Format;
 use block::{BlockDevice, Buf, IoError, Lba, Stable};
 use simd::crc32c::crc32c;
 use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: [u8; 8] = *b"BLKYDSTA";
-const VERSION: u32 = 1;
-const CHECKSUM_AT: std::ops::Range<usize> = 12..16;
+const FORMAT: Format = Format::versioned(*b"BLKYDSTA", 1..=1);
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// The largest state that has copies, in bytes.
@@ -41,9 +39,7 @@ pub struct StateCopy {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Wire {
-    magic: [u8; 8],
-    version: U32,
-    checksum: U32,
+    frame: [u8; 16],
     pool: [u8; 16],
     disk: [u8; 16],
     number: U64,
@@ -61,10 +57,7 @@ pub fn state_copies(area: &[u8]) -> Vec<StateCopy> {
 
 fn parse(place: &[u8]) -> Option<StateCopy> {
     let (block, rest) = place.split_at_checked(BLOCK)?;
-    let (wire, _) = Wire::ref_from_prefix(block).ok()?;
-    if wire.magic != MAGIC || wire.version.get() != VERSION || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
-        return None;
-    }
+    let wire: &Wire = FORMAT.parse(block).ok()?;
     let bytes = rest.get(..usize::try_from(wire.bytes.get()).ok()?)?;
     (crc32c(bytes) == wire.bytes_checksum.get()).then(|| StateCopy {
         pool: Uuid::from_bytes(wire.pool),
@@ -83,15 +76,13 @@ pub(crate) async fn write<D: BlockDevice>(
 ) -> Result<(), IoError> {
     assert!(bytes.len() <= STATE_COPY_BYTES_MAX, "the caller admits only what fits");
     let mut wire = Wire::new_zeroed();
-    wire.magic = MAGIC;
-    wire.version = VERSION.into();
     wire.pool = *pool.as_bytes();
     wire.disk = *id.as_bytes();
     wire.number = number.into();
     wire.bytes = u32::try_from(bytes.len()).expect("a place is some MiB").into();
     wire.bytes_checksum = crc32c(bytes).into();
     let mut data = Buf::zeroed(BLOCK + bytes.len().next_multiple_of(BLOCK));
-    data.part_mut(0..BLOCK).copy_from_slice(&seal(&wire, CHECKSUM_AT));
+    data.part_mut(0..BLOCK).copy_from_slice(&FORMAT.emit(&wire));
     data.part_mut(BLOCK..BLOCK + bytes.len()).copy_from_slice(bytes);
     let written = disk.write(Lba(STATE_PLACES[place]), data.freeze()).await?;
     let _: Stable = disk.flush(written).await?;

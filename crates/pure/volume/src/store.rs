@@ -9,6 +9,7 @@
 //! A commit that nobody waits for any more is carried to its end by a task of its own: it is half written, and its flushes
 //! are those that others of the same disks wait for.
 
+pub(crate) use crate::catalog::SINCE_NEXT;
 use crate::catalog::{Catalog, GroupRecord, GroupRole, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::SLOT_STARTS;
@@ -17,15 +18,15 @@ use crate::slot;
 use block::{BlockDevice, IoError, IoErrorKind, Lba, Stable, View};
 use cluster::Claim;
 use futures_util::FutureExt;
-use futures_util::future::join_all;
+use futures_util::future::{LocalBoxFuture, join_all};
 use shard::{Pause, SingleFlight, Spawner, insist};
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::rc::{Rc, Weak};
 use uuid::Uuid;
 
-/// Stands for "the generation that commits this" until a commit puts it there.
-pub(crate) const SINCE_NEXT: u64 = u64::MAX;
+/// What follows the commit that says that a pool is written.
+pub(crate) type OnWritten = Rc<dyn Fn() -> LocalBoxFuture<'static, ()>>;
 
 /// A number that grows with every change of the catalog; see [`Store::committed`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -85,6 +86,8 @@ struct State<D> {
     disks: Vec<(Uuid, Rc<D>)>,
     /// Disks that get every commit and are no members yet.
     guests: Vec<Uuid>,
+    /// A member that is about to be exchanged: no commit asks it, or counts on it, while there is another one.
+    leaving: Option<Uuid>,
     on_failed: OnFailed,
     tolerates: Tolerates,
     /// How to wait before a disk is asked again.
@@ -93,6 +96,10 @@ struct State<D> {
     guard: Option<Claim>,
     fenced: Option<Loss>,
     on_fenced: OnFenced,
+    /// True until writes are announced that are the first since a member was given up.
+    is_opening: bool,
+    /// What follows the commit that says that the pool is written, before anybody hears of it.
+    on_written: Option<OnWritten>,
 }
 
 impl<D: BlockDevice + 'static> Store<D> {
@@ -107,12 +114,15 @@ impl<D: BlockDevice + 'static> Store<D> {
             whole: false,
             disks,
             guests: Vec::new(),
+            leaving: None,
             on_failed: Rc::new(|_| {}),
             tolerates: Rc::new(|_, _| true),
             pause: None,
             guard: None,
             fenced: None,
             on_fenced: Rc::new(|_| {}),
+            is_opening: false,
+            on_written: None,
         };
         let spawner = Spawner::default();
         let commits = SingleFlight::new(spawner.clone());
@@ -122,6 +132,37 @@ impl<D: BlockDevice + 'static> Store<D> {
     /// Who carries on with what nobody waits for any more, as soon as it is set.
     pub(crate) fn spawner(&self) -> &Spawner {
         &self.spawner
+    }
+
+    /// The pool is being opened by one who announces writes: nothing is written to it before [`Store::serve`].
+    pub(crate) fn begin_opening(&self) {
+        self.state.borrow_mut().is_opening = true;
+    }
+
+    /// The pool is open: who gives up a member does so to go on writing.
+    pub(crate) fn serve(&self) {
+        self.state.borrow_mut().is_opening = false;
+    }
+
+    /// `on_written` follows the first commit that says that the pool is written, before [`Store::committed`] returns.
+    pub(crate) fn on_written(&self, on_written: OnWritten) {
+        self.state.borrow_mut().on_written = Some(on_written);
+    }
+
+    async fn tell_written(&self) {
+        let on_written = {
+            let state = self.state.borrow();
+            if state.catalog.must_announce() { None } else { state.on_written.clone() }
+        };
+        if let Some(on_written) = on_written {
+            on_written().await;
+            self.state.borrow_mut().on_written = None;
+        }
+    }
+
+    /// To be called with each change that gives up a member.
+    pub(crate) fn note_given_up(&self) {
+        self.state.borrow_mut().note_given_up();
     }
 
     /// `on_failed` hears of every disk that a commit could not reach, before the commit goes on without it.
@@ -189,7 +230,12 @@ impl<D: BlockDevice + 'static> Store<D> {
         if state.lost {
             return Err(PoolError::CatalogLost);
         }
+        // What it makes of the pool is written with it, and counts as a write.
+        let before = state.catalog.must_announce().then(|| state.catalog.clone());
         let made = change(&mut state.catalog)?;
+        if before.is_some_and(|before| !before.has_same_content(&state.catalog)) {
+            state.catalog.written = Some(SINCE_NEXT);
+        }
         state.changed += 1;
         Ok((made, Change(state.changed)))
     }
@@ -222,6 +268,11 @@ impl<D: BlockDevice + 'static> Store<D> {
         self.state.borrow_mut().guests.retain(|guest| *guest != id);
     }
 
+    /// No commit asks this member from now on, which may not be able to take one; `None`: every member is asked again.
+    pub(crate) fn let_leave(&self, id: Option<Uuid>) {
+        self.state.borrow_mut().leaving = id;
+    }
+
     /// Nothing of the store holds `disk` any more, but a commit that is under way.
     pub(crate) fn detach(&self, id: Uuid) {
         self.end_visit(id);
@@ -249,6 +300,13 @@ impl<D: BlockDevice + 'static> Store<D> {
     /// *Errors*: `CatalogLost` when no disk took it, or a disk did not that its group cannot spare; nothing can be committed
     /// any more then.
     pub(crate) async fn committed(&self, change: Change) -> Result<(), PoolError> {
+        assert!(change <= self.latest(), "only changes that were made are waited for");
+        self.until_committed(change).await?;
+        self.tell_written().await;
+        Ok(())
+    }
+
+    async fn until_committed(&self, change: Change) -> Result<(), PoolError> {
         loop {
             {
                 let state = self.state.borrow();
@@ -315,6 +373,8 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
         let failed: Vec<Uuid> = missed().filter(is_own).map(|took| took.id).collect();
         let is_spared = state.can_spare(&failed);
         state.lost |= !is_spared;
+        let is_next = (state.committed..=state.changed).contains(&change);
+        assert!(is_next, "commits end in the order of their changes");
         if failed.is_empty() {
             state.committed = change;
         } else {
@@ -326,6 +386,7 @@ fn end<D: BlockDevice + 'static>(store: &RefCell<State<D>>, change: u64, outcome
                 member.state = MemberState::Failed;
                 member.since = SINCE_NEXT;
             }
+            state.note_given_up();
         }
         (failed, state.on_failed.clone())
     };
@@ -359,20 +420,34 @@ impl<D: BlockDevice + 'static> State<D> {
         groups.filter(loses).all(|group| serves_without(group, failed) || !serves_without(group, &[]))
     }
 
+    /// A member was given up: writes follow that nobody announces, unless the pool is only being opened.
+    fn note_given_up(&mut self) {
+        if !self.is_opening {
+            self.catalog.written = Some(SINCE_NEXT);
+        }
+    }
+
     /// The writes of the catalog as it is now, a generation on.
     fn start(&mut self) -> Vec<impl Future<Output = Took<D>> + use<D>> {
         self.generation += 1;
         let generation = self.generation;
         let members = self.catalog.groups.iter_mut().flat_map(|group| &mut group.members);
         members.filter(|member| member.since == SINCE_NEXT).for_each(|member| member.since = generation);
+        if self.catalog.written == Some(SINCE_NEXT) {
+            self.catalog.written = Some(generation);
+        }
+        assert!(self.catalog.check().is_ok(), "no commit writes a catalog that contradicts itself");
         let body = Body { bytes: self.catalog.emit().into(), whole: std::mem::take(&mut self.whole) };
         let catalog = &self.catalog;
-        let takes_part = |disk: &Uuid| {
-            self.guests.contains(disk) || catalog.member(*disk).is_some_and(|member| member.state.takes_part())
-        };
+        let is_member = |disk: Uuid| catalog.member(disk).is_some_and(|member| member.state.takes_part());
+        let is_guest = |disk: Uuid| self.guests.contains(&disk);
+        // What only guests hold is not the pool's: the last member is asked, however sick it is.
+        let may_leave =
+            |leaving: &Uuid| self.disks.iter().any(|(id, _)| id != leaving && is_member(*id) && !is_guest(*id));
+        let leaving = self.leaving.filter(may_leave);
         self.disks
             .iter()
-            .filter(|(id, _)| takes_part(id))
+            .filter(|(id, _)| (is_member(*id) || is_guest(*id)) && leaving != Some(*id))
             .cloned()
             .map(|disk| {
                 let slot = NewSlot { pool: catalog.pool, generation, body: body.clone() };
@@ -432,6 +507,7 @@ impl NewSlot {
     ///
     /// *Durability*: when it returns.
     pub(crate) async fn write<D: BlockDevice>(&self, id: Uuid, disk: &D, left: &Cell<&[usize]>) -> Result<(), IoError> {
+        assert!((1..SINCE_NEXT).contains(&self.generation), "a commit has a generation");
         let data: View = slot::emit(self.pool, id, self.generation, &self.body.bytes, self.body.whole);
         while let [slot, behind @ ..] = left.get() {
             let written = disk.write(Lba(SLOT_STARTS[*slot]), data.clone()).await?;

@@ -34,6 +34,7 @@ impl Usage {
 
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
+        assert!(self.0.operations.get() > 0, "every operation ends once");
         self.0.operations.set(self.0.operations.get() - 1);
         if self.0.operations.get() == 0 {
             self.0.ended.raise();

@@ -115,6 +115,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
     }
 
     async fn write_piece(&self, piece: Piece, data: View) -> Result<Written, IoError> {
+        assert_eq!(data.len(), bytes(piece.extent.len), "data fills its piece");
         if !piece.initialised {
             self.initialise(piece.slab).await.map_err(|error| piece.told(error))?;
         }
@@ -190,6 +191,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> BlockDevice for Volume<D, G> {
         let parts = try_join_all(pieces.into_iter().map(|piece| self.read_piece(piece))).await?;
         let mut rope = Rope::new();
         parts.into_iter().for_each(|part| rope.append(part));
+        assert_eq!(rope.len(), bytes(extent.len), "the pieces of a read are all of it");
         Ok(rope)
     }
 

@@ -29,7 +29,9 @@ impl<D: BlockDevice> Window<D> {
     }
 
     fn below(&self, extent: Extent) -> Extent {
-        Extent { start: self.area.start + (extent.start - Lba(0)), len: extent.len }
+        let below = Extent { start: self.area.start + (extent.start - Lba(0)), len: extent.len };
+        assert!(self.area.contains(below), "what lies beside a window is not its own");
+        below
     }
 
     /// An error below, told in the window's own addresses.
@@ -48,6 +50,11 @@ impl<D: BlockDevice> BlockDevice for Window<D> {
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
         self.geometry().admit(extent)?;
         self.device.read(self.below(extent)).await.map_err(|error| self.above(error))
+    }
+
+    async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.geometry().admit(extent)?;
+        self.device.read_hedged(self.below(extent)).await.map_err(|error| self.above(error))
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {

@@ -65,7 +65,7 @@ pub async fn run<W: World>(
         !point.verify || !matches!(way, Way::Bare(..)),
         "a server of bare bytes keeps nothing that could be verified"
     );
-    let ends = Ends::of(world, way)?;
+    let ends = Ends::of(world, way).await?;
     let distinct = ends.units(point);
     let mut judges = Judges::new(world, point, fresh, seed);
     if fresh {
@@ -121,7 +121,7 @@ pub async fn run<W: World>(
 ///
 /// *Errors*: as [`run`].
 pub async fn in_use<W: World>(world: &W, point: &Point, way: &Way) -> Result<Option<String>> {
-    let ends = Ends::of(world, way)?;
+    let ends = Ends::of(world, way).await?;
     for (index, unit) in ends.open(world, ends.units(point), true).await?.iter_mut().enumerate() {
         if let Some(why) = unit.in_use(world).await? {
             return Ok(Some(format!("unit {index} {why}")));
@@ -202,11 +202,11 @@ enum Ends<'a, W: World> {
 }
 
 impl<'a, W: World> Ends<'a, W> {
-    fn of(world: &W, way: &'a Way) -> Result<Self> {
+    async fn of(world: &W, way: &'a Way) -> Result<Self> {
         Ok(match way {
             Way::Iscsi(logins) => Self::Iscsi(logins),
             Way::Bare(address, bytes) => Self::Bare(*address, *bytes),
-            Way::Device(paths) => Self::Device(device::open(world, paths)?),
+            Way::Device(paths) => Self::Device(device::open(world, paths).await?),
         })
     }
 

@@ -44,7 +44,7 @@ const SCENARIO: &str = r#"
 "#;
 
 /// The run: three peers, two loads, four depths, six rounds; `spdk` was not to be had.
-pub fn run() -> Run {
+pub(crate) fn run() -> Run {
     let scenario = Scenario::parse(SCENARIO).expect("it is right");
     let points = scenario.points().expect("it is right").into_iter().map(|(labels, point)| {
         let rounds = if point.peer == Peer::Spdk { 0 } else { scenario.rounds };

@@ -22,7 +22,7 @@ type Inode = (u64, u64);
 
 /// The world of the engine. Cheap to clone.
 #[derive(Clone)]
-pub struct Machine {
+pub(crate) struct Machine {
     pub sim: Sim,
     state: Rc<State>,
 }
@@ -40,7 +40,7 @@ struct State {
 
 impl Machine {
     /// The machine of `testbed`, which gives its disks away.
-    pub fn new(sim: &Sim, testbed: &mut Testbed) -> Self {
+    pub(crate) fn new(sim: &Sim, testbed: &mut Testbed) -> Self {
         let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let state = State {
             began,
@@ -55,20 +55,20 @@ impl Machine {
     }
 
     /// How long a disk works on so many bytes.
-    pub fn service_time(&self, bytes: usize) -> Duration {
+    pub(crate) fn service_time(&self, bytes: usize) -> Duration {
         let transfer = Duration::from_secs(1).as_nanos() * bytes as u128 / u128::from(self.state.bytes_per_second);
         Duration::from_micros(20) + Duration::from_nanos(u64::try_from(transfer).unwrap_or(u64::MAX))
     }
 
     /// A disk was flushed.
-    pub fn note_flush(&self) {
+    pub(crate) fn note_flush(&self) {
         if let Some(watch) = &self.state.watch {
             watch(Instant::Flush);
         }
     }
 
     /// The file may be opened again.
-    pub fn release(&self, inode: Inode) {
+    pub(crate) fn release(&self, inode: Inode) {
         self.state.open.borrow_mut().remove(&inode);
     }
 }
@@ -102,7 +102,7 @@ impl World for Machine {
         self.sim.sleep_until(at)
     }
 
-    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<FileDisk> {
+    async fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<FileDisk> {
         let file = File::options().read(true).write(!options.read_only).open(path)?;
         let metadata = file.metadata()?;
         if !metadata.is_file() {

@@ -52,7 +52,7 @@ struct Events {
 }
 
 impl Core {
-    pub fn new(seed: u64) -> Rc<Self> {
+    pub(crate) fn new(seed: u64) -> Rc<Self> {
         Rc::new(Self {
             seed,
             now: Cell::default(),
@@ -68,7 +68,7 @@ impl Core {
     }
 
     /// A machine reached under `address`.
-    pub fn add_node(&self, address: IpAddr) -> Rc<Node> {
+    pub(crate) fn add_node(&self, address: IpAddr) -> Rc<Node> {
         let mut nodes = self.nodes.borrow_mut();
         let taken = nodes.iter().any(|node| node.addresses.borrow().contains(&address));
         assert!(!taken, "the address {address} is another node's");
@@ -84,7 +84,7 @@ impl Core {
     }
 
     /// `event` happens at `at`.
-    pub fn schedule(&self, at: Time, event: Event) {
+    pub(crate) fn schedule(&self, at: Time, event: Event) {
         let mut events = self.events.borrow_mut();
         events.next_id += 1;
         let id = events.next_id;
@@ -92,18 +92,18 @@ impl Core {
     }
 
     /// Adds to the trace.
-    pub fn record(&self, what: &'static str, who: u64, detail: u64) {
+    pub(crate) fn record(&self, what: &'static str, who: u64, detail: u64) {
         self.trace.borrow_mut().record(self.now.get(), what, who, detail);
     }
 
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         self.trace.borrow().digest()
     }
 
     /// Runs the world until `is_over`.
     ///
     /// *Panics*: when nothing can ever happen any more, or the time limit has passed.
-    pub fn drive(self: &Rc<Self>, is_over: impl Fn() -> bool) {
+    pub(crate) fn drive(self: &Rc<Self>, is_over: impl Fn() -> bool) {
         while !is_over() {
             self.happen();
             if !self.run_a_task() && !is_over() {
@@ -171,7 +171,7 @@ impl Core {
     }
 
     /// Where everything stands, in words.
-    pub fn report(&self) -> String {
+    pub(crate) fn report(&self) -> String {
         let mut report = format!("seed {}, {} ns into the run\n", self.seed, self.now.get().0);
         for node in self.nodes.borrow().iter() {
             let (tasks, addresses) = (node.executor.task_count(), node.addresses.borrow());
@@ -181,7 +181,7 @@ impl Core {
     }
 
     /// Drops all tasks and events: they hold the world that holds them.
-    pub fn end(&self) {
+    pub(crate) fn end(&self) {
         for node in self.nodes.borrow().clone() {
             node.executor.clear();
         }

@@ -33,7 +33,7 @@ pub(crate) struct Net {
 }
 
 impl Net {
-    pub fn new(random: Random) -> Self {
+    pub(crate) fn new(random: Random) -> Self {
         Self {
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),
@@ -63,7 +63,7 @@ impl Net {
     }
 
     /// The machine's ends of all connections are gone without a word.
-    pub fn vanish(&mut self, node: usize) {
+    pub(crate) fn vanish(&mut self, node: usize) {
         for connection in self.connections.values_mut() {
             connection.vanish(node);
         }
@@ -71,7 +71,7 @@ impl Net {
     }
 
     /// What waits because its way was cut, or its receiver down, is looked at again.
-    pub fn revive(&mut self, core: &Rc<Core>) {
+    pub(crate) fn revive(&mut self, core: &Rc<Core>) {
         let now = core.now.get();
         for &id in self.connections.keys() {
             for side in [0, 1] {

@@ -211,7 +211,7 @@ impl World for Sim {
         self.node.timers.sleep_until(at)
     }
 
-    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<SimDisk> {
+    async fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<SimDisk> {
         let state = self.core.disks.borrow().get(&(self.node.id, path.to_owned())).cloned();
         SimDisk::open(&self.core, self.node.id, state, path, options)
     }

@@ -24,13 +24,13 @@ struct Entry {
 }
 
 impl Trace {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // FNV-1a, 64 bits: stable between versions of Rust, which its own hashers are not.
         Self { digest: 0xcbf2_9ce4_8422_2325, count: 0, last: VecDeque::new() }
     }
 
     /// Adds an event.
-    pub fn record(&mut self, at: Time, what: &'static str, who: u64, detail: u64) {
+    pub(crate) fn record(&mut self, at: Time, what: &'static str, who: u64, detail: u64) {
         self.mix(&at.0.to_le_bytes());
         self.mix(what.as_bytes());
         self.mix(&who.to_le_bytes());
@@ -43,7 +43,7 @@ impl Trace {
     }
 
     /// Equal for equal runs, and for no others that one will meet.
-    pub fn digest(&self) -> u64 {
+    pub(crate) fn digest(&self) -> u64 {
         self.digest
     }
 

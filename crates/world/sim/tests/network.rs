@@ -40,7 +40,13 @@ async fn receive(stream: &SimStream, into: &mut [u8]) -> std::io::Result<()> {
 }
 
 fn reliable() -> NetworkFaults {
-    NetworkFaults { reset_per_million: 0, stall_per_million: 0, refuse_per_million: 0, ..NetworkFaults::rough() }
+    NetworkFaults {
+        delay: Duration::from_micros(5)..=Duration::from_millis(20),
+        buffer_bytes: 16 << 10,
+        split_per_million: 700_000,
+        short_per_million: 500_000,
+        ..NetworkFaults::default()
+    }
 }
 
 #[test]

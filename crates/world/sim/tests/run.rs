@@ -14,9 +14,13 @@ use std::time::Duration;
 fn busy_run(seed: u64) -> (Vec<u64>, u64) {
     Sim::new(seed).run(async |sim| {
         sim.network().set_faults(NetworkFaults {
-            reset_per_million: 0,
-            refuse_per_million: 0,
-            ..NetworkFaults::rough()
+            delay: Duration::from_micros(5)..=Duration::from_millis(20),
+            buffer_bytes: 16 << 10,
+            split_per_million: 700_000,
+            short_per_million: 500_000,
+            stall_per_million: 200,
+            stall: Duration::from_millis(100)..=Duration::from_secs(60),
+            ..NetworkFaults::default()
         });
         let server = sim.add_node([10, 0, 0, 2].into());
         let listener = server.listen("10.0.0.2:3260".parse().unwrap()).unwrap();

@@ -1,11 +1,14 @@
 //! The two ways to the kernel behind one face.
 
+mod lanes;
 mod poll;
 mod workers;
 
 use crate::operation::{Done, Operation, Token, Wait};
 use crate::options::{Io, Options};
 use crate::sys::ring::Ring;
+use lanes::Lanes;
+pub(crate) use lanes::WORKERS_MAX;
 use poll::Poller;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,8 +16,40 @@ use std::sync::Arc;
 
 /// Carries operations to the kernel and back.
 pub(crate) enum Backend {
-    Ring(Box<Ring>),
+    Ring(Box<RingOfDisks>),
     Poller(Box<Poller>),
+}
+
+/// A ring, of which no disk has more than its part.
+pub(crate) struct RingOfDisks {
+    ring: Ring,
+    lanes: Lanes,
+    landed: Vec<Done>,
+}
+
+impl RingOfDisks {
+    fn backend(ring: Ring) -> Backend {
+        Backend::Ring(Box::new(Self { ring, lanes: Lanes::default(), landed: Vec::new() }))
+    }
+
+    fn start(&mut self, token: Token, operation: Operation) {
+        if let Some(operation) = self.lanes.admit(token, operation) {
+            self.ring.start(token, operation);
+        }
+    }
+
+    fn turn(&mut self, wait: Wait, done: &mut Vec<Done>) -> io::Result<()> {
+        let mut landed = std::mem::take(&mut self.landed);
+        let turned = self.ring.turn(wait, &mut landed);
+        for one in &landed {
+            if let Some((token, next)) = self.lanes.land(&one.landed.operation) {
+                self.ring.start(token, next);
+            }
+        }
+        done.append(&mut landed);
+        self.landed = landed;
+        turned
+    }
 }
 
 impl Backend {
@@ -25,9 +60,9 @@ impl Backend {
             || Poller::new(options.threads_per_disk_max, wake.clone()).map(|poller| Self::Poller(Box::new(poller)));
         match options.io {
             Io::Threads => poller(),
-            Io::Uring => Ring::new(options.queue_entries, options.restricted).map(|ring| Self::Ring(Box::new(ring))),
+            Io::Uring => Ring::new(options.queue_entries, options.restricted).map(RingOfDisks::backend),
             Io::Auto => match Ring::new(options.queue_entries, options.restricted) {
-                Ok(ring) => Ok(Self::Ring(Box::new(ring))),
+                Ok(ring) => Ok(RingOfDisks::backend(ring)),
                 Err(error) => {
                     warn_once(&error);
                     poller()
@@ -55,7 +90,7 @@ impl Backend {
     /// See [`Ring::cancel_poll`].
     pub fn cancel_poll(&mut self, token: Token) {
         match self {
-            Self::Ring(ring) => ring.cancel_poll(token),
+            Self::Ring(ring) => ring.ring.cancel_poll(token),
             Self::Poller(poller) => poller.cancel_poll(token),
         }
     }
@@ -71,7 +106,7 @@ impl Backend {
     /// True when a turn may find something without waiting.
     pub fn has_news(&mut self) -> bool {
         match self {
-            Self::Ring(ring) => ring.has_news(),
+            Self::Ring(ring) => ring.ring.has_news(),
             // Only the kernel knows, and asking it is a turn.
             Self::Poller(_) => true,
         }

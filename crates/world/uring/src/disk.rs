@@ -3,6 +3,7 @@
 mod fault;
 pub(crate) mod identity;
 mod open;
+mod opening;
 mod pace;
 
 pub use identity::locate;

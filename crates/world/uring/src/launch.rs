@@ -92,12 +92,6 @@ impl<T> Shard<T> {
         self.stop.stop();
     }
 
-    /// The handle with which others can stop the shard.
-    #[must_use]
-    pub fn stop_handle(&self) -> Stop {
-        self.stop.clone()
-    }
-
     /// What the main future gave, once it has ended.
     ///
     /// *Errors*: the kernel refused to go on. *Panics*: when the shard has.

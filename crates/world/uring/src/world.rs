@@ -66,12 +66,6 @@ impl Uring {
         poll_fn(move |cx| stop.poll(cx))
     }
 
-    /// The handle that makes [`Uring::stopped`] ready, also for other threads.
-    #[must_use]
-    pub fn stop_handle(&self) -> Stop {
-        self.0.stop.clone()
-    }
-
     /// Which interface of the kernel carries the I/O of this shard: never [`Io::Auto`].
     #[must_use]
     pub fn interface(&self) -> Io {
@@ -191,8 +185,8 @@ impl World for Uring {
         self.0.sleep_until(at)
     }
 
-    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<Disk> {
-        Disk::open(self.0.clone(), path, options)
+    async fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<Disk> {
+        Disk::open(self.0.clone(), path, options).await
     }
 
     fn describe_disk(&self, path: &str) -> io::Result<DiskFacts> {

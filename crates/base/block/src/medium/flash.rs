@@ -7,7 +7,7 @@ const PAGE_BYTES: u64 = 16 << 10;
 
 /// How a disk of flash is built.
 #[derive(Clone, Copy, Debug)]
-pub struct Chips {
+pub(super) struct Chips {
     /// Pages that are read or programmed at once.
     channels: usize,
     /// What a read takes, and keeps its channel for.
@@ -25,7 +25,7 @@ pub struct Chips {
 /// A SATA SSD for data centres: 6,600 reads of 4 KiB a second one by one, 75,000 at depth 32, 36,000 writes; 500 and 460 MB/s.
 ///
 /// *Source*: the published rates of Intel's DC S3700; what it does one by one as AnandTech measured it in 2014 beside the P3700.
-pub const SATA: Chips = Chips {
+pub(super) const SATA: Chips = Chips {
     channels: 11,
     read_ns: 143_000,
     write_ns: 65_000,
@@ -37,7 +37,7 @@ pub const SATA: Chips = Chips {
 /// An NVMe SSD for data centres: 8,900 reads of 4 KiB a second one by one, 450,000 at depth 128, 150,000 writes; 2,800 and 1,900 MB/s.
 ///
 /// *Source*: the published rates of Intel's DC P3700 (1.6 TB); what it does one by one as AnandTech measured it in 2014.
-pub const NVME: Chips = Chips {
+pub(super) const NVME: Chips = Chips {
     channels: 50,
     read_ns: 110_000,
     write_ns: 20_000,
@@ -48,7 +48,7 @@ pub const NVME: Chips = Chips {
 
 /// A disk with channels. When something ends is known when it begins: nothing overtakes.
 #[derive(Clone, Debug)]
-pub struct Flash {
+pub(super) struct Flash {
     chips: Chips,
     /// When each channel is free.
     free_at: Vec<u64>,
@@ -58,12 +58,12 @@ pub struct Flash {
 }
 
 impl Flash {
-    pub fn new(chips: Chips) -> Self {
+    pub(super) fn new(chips: Chips) -> Self {
         Self { chips, free_at: vec![0; chips.channels], read_line: 0, write_line: 0 }
     }
 
     /// When what begins at `now` ends.
-    pub fn submit(&mut self, now: u64, motion: Motion) -> u64 {
+    pub(super) fn submit(&mut self, now: u64, motion: Motion) -> u64 {
         let chips = self.chips;
         let pages = motion.bytes.div_ceil(PAGE_BYTES).max(1);
         if motion.write {

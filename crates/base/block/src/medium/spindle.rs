@@ -9,7 +9,7 @@ const AGE_WEIGHT: f64 = 0.03;
 
 /// How a spindle is built.
 #[derive(Clone, Copy, Debug)]
-pub struct Mechanics {
+pub(super) struct Mechanics {
     /// One turn.
     turn_ns: f64,
     /// The shortest seek, settling included.
@@ -29,7 +29,7 @@ pub struct Mechanics {
 ///
 /// *Source*: Hitachi Ultrastar 15K450 specification 4.5.1 (typical reads 3.1 to 3.3 ms); Seagate Cheetah 15K.7 is of the same kind.
 /// A random 4 KiB read takes 5.4 ms, as the 180 to 200 a second that arrays of 2008 to 2014 reckon with.
-pub const SAS_15K: Mechanics = Mechanics {
+pub(super) const SAS_15K: Mechanics = Mechanics {
     turn_ns: 4e6,
     track_to_track_ns: 0.3e6,
     full_stroke_ns: 5.9e6,
@@ -42,7 +42,7 @@ pub const SAS_15K: Mechanics = Mechanics {
 ///
 /// *Source*: HGST Ultrastar 7K4000 specification 4.4.1 (typical 8.2 ms); Seagate Constellation ES.3 manual 4.1 (4.16 ms, 83 to 175 MB/s);
 /// Constellation manual 5.2.1 (single track 0.5 ms). The queue is SATA's 32.
-pub const SATA: Mechanics = Mechanics {
+pub(super) const SATA: Mechanics = Mechanics {
     turn_ns: 25e6 / 3.0,
     track_to_track_ns: 0.5e6,
     full_stroke_ns: 14.9e6,
@@ -53,7 +53,7 @@ pub const SATA: Mechanics = Mechanics {
 
 /// A disk with one arm.
 #[derive(Clone, Debug)]
-pub struct Spindle {
+pub(super) struct Spindle {
     mechanics: Mechanics,
     stroke_bytes: u64,
     /// The byte behind what passed the head last.
@@ -72,22 +72,22 @@ struct Waiting {
 }
 
 impl Spindle {
-    pub fn new(mechanics: Mechanics, stroke_bytes: u64) -> Self {
+    pub(super) fn new(mechanics: Mechanics, stroke_bytes: u64) -> Self {
         Self { mechanics, stroke_bytes: stroke_bytes.max(1), head: 0, free_at: 0, waiting: Vec::new() }
     }
 
-    pub fn submit(&mut self, now: u64, ticket: Ticket, motion: Motion) {
+    pub(super) fn submit(&mut self, now: u64, ticket: Ticket, motion: Motion) {
         self.waiting.push(Waiting { ticket, since: now, motion });
     }
 
-    pub fn free_at(&self) -> u64 {
+    pub(super) fn free_at(&self) -> u64 {
         self.free_at
     }
 
     /// What the arm begins with no later than `now`, and when that ends.
     ///
     /// Of what waits when the arm is free, what is nearest in time goes first: that is what the disk's queue is for.
-    pub fn next(&mut self, now: u64) -> Option<(Ticket, u64)> {
+    pub(super) fn next(&mut self, now: u64) -> Option<(Ticket, u64)> {
         let first = self.waiting.first()?;
         let begin = self.free_at.max(first.since);
         if begin > now {

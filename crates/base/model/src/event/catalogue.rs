@@ -52,6 +52,15 @@ catalogue! {
     116 PATH_RESTORED      Info     "A path to a remote disk is available again.";
     117 PATH_FENCED        Info     "Writes of a lost path were ended before they were sent again.";
     118 REMOTE_DISK_UNREACHABLE Warning "No path to a remote disk is available; its pool goes on without it.";
+    119 DISK_BEHIND        Warning  "A disk does not answer; its pool goes on without it until it does.";
+    120 DISK_SLOW          Warning  "A disk is many times slower than the others of its group.";
+    121 DISK_FAST_AGAIN    Info     "A disk that was slow is as fast as the others of its group again.";
+    122 DISK_ERRS          Warning  "A disk fails reads more often than its pool's policy allows.";
+    123 DISK_USELESS       Warning  "A disk failed too many of its reads and was taken out of its pool.";
+    124 MEMBER_COPY_BEGAN  Info     "A member is being copied to a spare, which then takes its place.";
+    125 MEMBER_COPIED      Warning  "A member was copied to another disk and is not used any more.";
+    126 MEMBER_COPY_FAILED Warning  "A member could not be copied to a spare; it stays in its place.";
+    127 SPARE_WAITS        Info     "A spare takes the place of a lost member soon, unless that returns.";
 
     201 REBUILD_BEGAN      Info     "A member is being filled.";
     202 REBUILD_ENDED      Info     "A member is filled and in service.";
@@ -65,10 +74,14 @@ catalogue! {
     223 SCRUB_HEALED       Warning  "A scrub has found what was wrong and put it right.";
     224 SCRUB_FOUND        Critical "A scrub has found what it could not put right.";
     225 SCRUB_STOPPED      Info     "A scrub was stopped before its end.";
+    226 SCRUB_RESUMED      Info     "Scrub resumed after a restart or an import.";
+    227 SCRUB_OVERDUE      Warning  "Scrub overdue: none has finished for twice the interval.";
     231 BLOCKS_HEALED      Warning  "Blocks of a disk were not as they had been written, and were put right.";
-    232 BLOCKS_LOST        Critical "Blocks cannot be given back by anything; reading them is an error until they are written.";
+    232 BLOCKS_LOST        Critical "Data lost: blocks could not be reconstructed. Reads return a medium error until the blocks are rewritten.";
     233 METADATA_REPAIRED  Warning  "Metadata on a disk of a pool was damaged, and was written again.";
     234 REDO_LOG_DAMAGED   Critical "Part of a group's redo log was lost: blocks may be older than what was acknowledged.";
+    235 UNFLUSHED_LOST     Critical "Writes that a volume acknowledged from memory, and that no host had flushed, are lost with the disks of its pool.";
+    236 BLOCKS_RECOVERED   Info     "No lost blocks remain: they were rewritten, can be read again, or belong to no volume.";
     241 LOG_ADDED          Info     "A pool has a log device.";
     242 LOG_REMOVED        Info     "A pool has no log device any more.";
     243 LOG_FAILED         Critical "The log device of a pool has failed; its volumes are written through since.";
@@ -105,6 +118,7 @@ catalogue! {
     332 POOL_FENCED        Critical "Another node has taken a pool over; this one has stopped using it.";
     333 IMPORT_REFUSED     Warning  "A pool was not opened because another node has it, or may have it.";
     334 OVERWRITE_REFUSED  Warning  "Disks were not overwritten because another node uses them.";
+    335 MEMBERSHIP_UNKEPT  Critical "The state of the node did not take which disks of a pool are current.";
     339 POOL_READ_ONLY     Warning  "Pool opened read-only.";
     341 POLICY_DROPPED     Warning  "A volume could not have the policy that was set for it.";
     342 MEMORY_WRONG       Critical "Memory did not hold what was put there.";

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What can be done about alerts.
 #[derive(Debug, Subcommand)]
-pub enum AlertCommand {
+pub(crate) enum AlertCommand {
     /// List what is wrong now, the worst first
     #[command(after_help = "Example:\n  blockyard alert active")]
     Active(ListOptions),
@@ -97,7 +97,7 @@ Example:
 
 /// How somebody is told.
 #[derive(Args, Debug)]
-pub struct ReceiverOptions {
+pub(crate) struct ReceiverOptions {
     /// An address that mail goes to; may be repeated
     #[arg(long, value_name = "ADDRESS", group = "what")]
     pub mail: Vec<String>,

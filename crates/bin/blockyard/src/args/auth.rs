@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// What can be done about authentication.
 #[derive(Debug, Subcommand)]
-pub enum AuthCommand {
+pub(crate) enum AuthCommand {
     /// Show what logins have to prove, whichever host asks
     #[command(after_help = "Example:\n  blockyard auth show")]
     Show,
@@ -47,7 +47,7 @@ Example:
 
 /// What each side proves.
 #[derive(Debug, Args)]
-pub struct ChapOptions {
+pub(crate) struct ChapOptions {
     /// The CHAP name it must prove [default: its own name]
     #[arg(long, value_name = "NAME")]
     pub chap_user: Option<String>,

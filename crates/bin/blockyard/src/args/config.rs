@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 /// A document, and how it is meant.
 #[derive(Debug, Args)]
-pub struct DocumentOptions {
+pub(crate) struct DocumentOptions {
     /// The document, as TOML or JSON; - is standard input
     #[arg(short, long, value_name = "FILE")]
     pub file: PathBuf,
@@ -20,7 +20,7 @@ pub struct DocumentOptions {
 
 /// Whether a change may take something away from hosts that are logged in; the array refuses it with the list of sessions otherwise.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct DisruptionOption {
+pub(crate) struct DisruptionOption {
     /// Go on though sessions end or lose access
     #[arg(long)]
     pub allow_disruption: bool,
@@ -28,7 +28,7 @@ pub struct DisruptionOption {
 
 /// What to compare.
 #[derive(Debug, Args)]
-pub struct DiffOptions {
+pub(crate) struct DiffOptions {
     #[command(flatten)]
     pub document: DocumentOptions,
     /// End with exit code 10 when something would change
@@ -38,7 +38,7 @@ pub struct DiffOptions {
 
 /// What to apply.
 #[derive(Debug, Args)]
-pub struct ApplyOptions {
+pub(crate) struct ApplyOptions {
     #[command(flatten)]
     pub document: DocumentOptions,
     /// Say what would be done, and do nothing
@@ -59,7 +59,7 @@ pub struct ApplyOptions {
 
 /// What can be done about earlier configurations.
 #[derive(Debug, Subcommand)]
-pub enum ConfigCommand {
+pub(crate) enum ConfigCommand {
     /// Show who saw what before: the latest twenty configurations
     #[command(after_help = "Example:\n  blockyard config list")]
     List,

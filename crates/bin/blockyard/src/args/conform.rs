@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// Which unit of which target, and as whom.
 #[derive(Debug, Args)]
-pub struct AimOptions {
+pub(crate) struct AimOptions {
     /// The unit: iscsi://HOST[:PORT]/TARGET[/LUN]
     #[arg(value_name = "URL")]
     pub url: String,
@@ -17,7 +17,7 @@ pub struct AimOptions {
 
 /// As whom a target is spoken to.
 #[derive(Clone, Debug, Args)]
-pub struct WhoOptions {
+pub(crate) struct WhoOptions {
     /// The initiator's name [default: iqn.2026-11.io.blockyard:conform]
     #[arg(long, value_name = "IQN")]
     pub initiator: Option<String>,
@@ -65,7 +65,7 @@ impl From<Hash> for Algorithm {
 
 /// Which target is tried.
 #[derive(Debug, Args)]
-pub struct ConformOptions {
+pub(crate) struct ConformOptions {
     #[command(flatten)]
     pub aim: AimOptions,
     /// Also do what writes to the unit, resets it or reserves it: what is there is lost
@@ -81,7 +81,7 @@ pub struct ConformOptions {
 
 /// Which unit is asked, and for whom.
 #[derive(Debug, Args)]
-pub struct ReadyOptions {
+pub(crate) struct ReadyOptions {
     #[command(flatten)]
     pub aim: AimOptions,
     /// Who is to use the unit

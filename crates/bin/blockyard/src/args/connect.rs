@@ -5,7 +5,7 @@ use model::Name;
 
 /// The host, and its operating system.
 #[derive(Debug, Args)]
-pub struct ConnectOptions {
+pub(crate) struct ConnectOptions {
     /// The host
     pub host: Name,
     /// Operating system of the host [default: the lines of all]
@@ -15,7 +15,7 @@ pub struct ConnectOptions {
 
 /// What runs on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum System {
+pub(crate) enum System {
     /// open-iscsi and dm-multipath.
     Linux,
     /// The initiator and MPIO of Windows, by PowerShell.
@@ -30,7 +30,7 @@ pub enum System {
 
 impl System {
     /// What its lines are for, as a heading.
-    pub fn title(self) -> &'static str {
+    pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Linux => "Linux (open-iscsi)",
             Self::Windows => "Windows (PowerShell)",
@@ -41,7 +41,7 @@ impl System {
     }
 
     /// As the command line has it.
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Linux => "linux",
             Self::Windows => "windows",

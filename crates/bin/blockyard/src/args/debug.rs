@@ -5,7 +5,7 @@ use model::Span;
 
 /// What helps to find out why something waits.
 #[derive(Debug, Subcommand)]
-pub enum DebugCommand {
+pub(crate) enum DebugCommand {
     /// Show commands that have no answer yet, and where each of them waits
     #[command(after_help = "It looks twice: a command that is there both times has waited so long at least.
 

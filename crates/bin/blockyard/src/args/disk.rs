@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 /// What can be done with disks.
 #[derive(Debug, Subcommand)]
-pub enum DiskCommand {
+pub(crate) enum DiskCommand {
     /// List all disks, also those that were not found
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard disk list\n  blockyard disk list -o json")]
     List(ListOptions),
@@ -111,7 +111,7 @@ A healthy disk is replaced when that is said twice:
 
 /// How to log in to a remote disk.
 #[derive(Debug, Default, Args)]
-pub struct RemoteOptions {
+pub(crate) struct RemoteOptions {
     /// File with the CHAP secret of this array; the CHAP name stands in the address [default: the node's name]
     #[arg(long, value_name = "FILE")]
     pub chap_secret_file: Option<PathBuf>,
@@ -128,17 +128,17 @@ pub struct RemoteOptions {
 
 /// A disk by its name, or by its path when the array does not know it yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DiskGiven {
+pub(crate) enum DiskGiven {
     Name(DiskName),
     Path(PathBuf),
 }
 
 impl DiskGiven {
-    pub const fn name(&self) -> Option<&DiskName> {
+    pub(crate) const fn name(&self) -> Option<&DiskName> {
         if let Self::Name(name) = self { Some(name) } else { None }
     }
 
-    pub fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         if let Self::Path(path) = self { Some(path) } else { None }
     }
 }
@@ -154,7 +154,7 @@ impl FromStr for DiskGiven {
 
 /// What can be done with spares.
 #[derive(Debug, Subcommand)]
-pub enum SpareCommand {
+pub(crate) enum SpareCommand {
     /// Make a blank disk a spare, for one pool or for all
     #[command(after_help = "Example:
   blockyard disk spare add d6
@@ -179,7 +179,7 @@ pub enum SpareCommand {
 
 /// The light of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Light {
+pub(crate) enum Light {
     /// It shines.
     On,
     /// It does not.

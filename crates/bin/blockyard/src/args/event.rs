@@ -5,7 +5,7 @@ use model::{EventSeverity, Refusal, Span, Timestamp};
 
 /// What can be asked of the log.
 #[derive(Debug, Subcommand)]
-pub enum EventCommand {
+pub(crate) enum EventCommand {
     /// List what has happened, oldest first; an event that came again is one line that says how often
     #[command(
         visible_alias = "ls",
@@ -34,7 +34,7 @@ pub enum EventCommand {
 
 /// A time, or how long ago it was.
 #[derive(Clone, Copy, Debug)]
-pub enum Since {
+pub(crate) enum Since {
     /// So long ago.
     Ago(Span),
     /// Then.

@@ -6,7 +6,7 @@ use model::{Iqn, Name, Network, VolumeName};
 
 /// What can be done with hosts.
 #[derive(Debug, Subcommand)]
-pub enum HostCommand {
+pub(crate) enum HostCommand {
     /// List all hosts
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard host list")]
     List(ListOptions),
@@ -135,7 +135,7 @@ Example:
 
 /// What can be done with groups of hosts.
 #[derive(Debug, Subcommand)]
-pub enum GroupCommand {
+pub(crate) enum GroupCommand {
     /// List all groups of hosts
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard group list")]
     List(ListOptions),
@@ -187,7 +187,7 @@ pub enum GroupCommand {
 
 /// What can be done with targets.
 #[derive(Debug, Subcommand)]
-pub enum TargetCommand {
+pub(crate) enum TargetCommand {
     /// List all targets
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard target list")]
     List(ListOptions),

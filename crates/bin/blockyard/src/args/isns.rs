@@ -5,7 +5,7 @@ use model::IsnsServer;
 
 /// What can be done about iSNS.
 #[derive(Debug, Subcommand)]
-pub enum IsnsCommand {
+pub(crate) enum IsnsCommand {
     /// Show the server, and what is registered there
     #[command(after_help = "Example:\n  blockyard isns show")]
     Show,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What the lab does.
 #[derive(Debug, Subcommand)]
-pub enum LabCommand {
+pub(crate) enum LabCommand {
     /// Measure a scenario
     #[command(after_help = "Example:
   blockyard lab run lab/scenarios/queue-depth.toml --out queue-depth.json
@@ -98,7 +98,7 @@ Example:
 
 /// Which points are measured, and where they go.
 #[derive(Debug, Args)]
-pub struct RunOptions {
+pub(crate) struct RunOptions {
     /// The scenario
     #[arg(value_name = "FILE")]
     pub scenario: PathBuf,
@@ -117,7 +117,7 @@ pub struct RunOptions {
 
 /// What is loaded, and how.
 #[derive(Debug, Args)]
-pub struct LoadOptions {
+pub(crate) struct LoadOptions {
     #[command(flatten)]
     pub aim: AimOptions,
     /// Keys of a point and their values, as in a scenario: depth, block, reads, pattern, rate, sessions, connections, think, verify, span, …
@@ -132,7 +132,7 @@ pub struct LoadOptions {
 
 /// What is replayed, and where.
 #[derive(Debug, Args)]
-pub struct ReplayOptions {
+pub(crate) struct ReplayOptions {
     /// The trace
     #[arg(value_name = "FILE")]
     pub trace: PathBuf,
@@ -160,7 +160,7 @@ pub struct ReplayOptions {
 
 /// When commands of a recording are sent.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum ReplayPace {
+pub(crate) enum ReplayPace {
     /// When they were
     Recorded,
     /// As soon as all that had ended before have ended again
@@ -169,7 +169,7 @@ pub enum ReplayPace {
 
 /// What is compared.
 #[derive(Debug, Args)]
-pub struct CompareOptions {
+pub(crate) struct CompareOptions {
     /// The run; with --scenario a build of Blockyard
     #[arg(value_name = "RUN|PROGRAM")]
     pub first: PathBuf,
@@ -198,7 +198,7 @@ pub struct CompareOptions {
 
 /// How often, and where it is kept.
 #[derive(Debug, Args)]
-pub struct KeepingOptions {
+pub(crate) struct KeepingOptions {
     /// How often every point is measured [default: as the scenario says, or once]
     #[arg(long, value_name = "N")]
     pub rounds: Option<u32>,

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Which part of a list.
 #[derive(Clone, Debug, Default, Args)]
-pub struct ListOptions {
+pub(crate) struct ListOptions {
     /// Only those with this text in one of their words, whatever the case
     #[arg(long, value_name = "TEXT")]
     pub search: Option<String>,

@@ -6,7 +6,7 @@ use model::OperationId;
 
 /// What can be done about long work.
 #[derive(Debug, Subcommand)]
-pub enum OperationCommand {
+pub(crate) enum OperationCommand {
     /// List what is under way: rebuilds, scrubs, copies and the like, whoever began them
     #[command(after_help = "Example:\n  blockyard operation list")]
     List(ListOptions),

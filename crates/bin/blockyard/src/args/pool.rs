@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What can be done with pools.
 #[derive(Debug, Subcommand)]
-pub enum PoolCommand {
+pub(crate) enum PoolCommand {
     /// List all pools, also those that are not open
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard pool list")]
     List(ListOptions),
@@ -75,7 +75,7 @@ pub enum PoolCommand {
   blockyard pool set tank space.soft=70% space.hard=90%
   blockyard pool set tank
 
-Settings: rebuild (idle, balanced, fast), rebuild.min, rebuild.max, rebuild.done-by, rebuild.latency,
+Settings: rebuild (idle, balanced, fast), rebuild.min, rebuild.max, rebuild.done-by, rebuild.latency, disk.deadline, disk.wait,
 scrub (weekly, monthly, off), scrub.window (hours in UTC), space.soft and space.hard (percent). `off` takes a setting back.")]
     Set {
         /// Which
@@ -258,6 +258,13 @@ found out by watching its disks for six seconds; if not, --force takes it over."
         /// What blockyard pool key wrote on the node that had it: this node can read its encrypted volumes from then on
         #[arg(long, value_name = "PATH")]
         key_file: Option<PathBuf>,
+        /// Keep the part that this disk belongs to, of a pool that was written in parts without each other; what was written to the
+        /// other part is lost
+        #[arg(long, value_name = "DISK")]
+        keep: Option<DiskName>,
+        /// Do not ask for the name to be typed where data may be lost
+        #[arg(long)]
+        yes: bool,
     },
     /// Check what a pool says of its volumes, reading only; exit code 1 when something is wrong
     #[command(after_help = "Example:\n  blockyard pool check tank")]
@@ -296,14 +303,14 @@ found out by watching its disks for six seconds; if not, --force takes it over."
 
 /// What members are kept apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Spread {
+pub(crate) enum Spread {
     /// The enclosures that they sit in.
     Enclosures,
 }
 
 /// What can be done with scrubs.
 #[derive(Debug, Subcommand)]
-pub enum ScrubCommand {
+pub(crate) enum ScrubCommand {
     /// Begin to read and compare everything, while the pool serves
     #[command(after_help = "Example:
   blockyard pool scrub start tank

@@ -6,7 +6,7 @@ use model::{Balance, PortalAddress, PortalGroupTag};
 
 /// What can be done with portals.
 #[derive(Debug, Subcommand)]
-pub enum PortalCommand {
+pub(crate) enum PortalCommand {
     /// List all portals
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard portal list --no-headers")]
     List(ListOptions),

@@ -10,11 +10,11 @@ use std::str::FromStr;
 use uring::FilesLike;
 
 /// The port of HTTPS where none is named.
-pub const WEB_PORT: u16 = 8443;
+pub(crate) const WEB_PORT: u16 = 8443;
 
 /// What the daemon takes; each goes before the same fact in the configuration file.
 #[derive(Debug, Args)]
-pub struct ServeOptions {
+pub(crate) struct ServeOptions {
     /// The configuration file; without one the defaults hold
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -81,7 +81,7 @@ pub struct ServeOptions {
 /// The form of a line of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum LogForm {
+pub(crate) enum LogForm {
     /// For people.
     #[default]
     Text,
@@ -92,7 +92,7 @@ pub enum LogForm {
 /// An address for HTTPS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct WebListen(pub SocketAddr);
+pub(crate) struct WebListen(pub SocketAddr);
 
 impl FromStr for WebListen {
     type Err = Refusal;
@@ -124,7 +124,7 @@ fn files_like(text: &str) -> Result<FilesLike, String> {
 /// How disks and sockets are driven.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum IoChoice {
+pub(crate) enum IoChoice {
     /// io_uring where it is allowed, threads elsewhere.
     #[default]
     Auto,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What can be done with sessions.
 #[derive(Debug, Subcommand)]
-pub enum SessionCommand {
+pub(crate) enum SessionCommand {
     /// List all sessions
     #[command(
         visible_alias = "ls",

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// What can be done with snapshots.
 #[derive(Debug, Subcommand)]
-pub enum SnapshotCommand {
+pub(crate) enum SnapshotCommand {
     /// List the snapshots, and those that are being deleted
     #[command(
         visible_alias = "ls",
@@ -59,7 +59,7 @@ pub enum SnapshotCommand {
 
 /// A volume, with the name of one of its snapshots where that is given with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeAt {
+pub(crate) struct VolumeAt {
     /// The volume.
     pub volume: VolumeName,
     /// The name behind the `@`.
@@ -68,7 +68,7 @@ pub struct VolumeAt {
 
 /// Volumes that get snapshots of one name, with that name where it is given with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumesAt(Vec<VolumeAt>);
+pub(crate) struct VolumesAt(Vec<VolumeAt>);
 
 impl FromStr for VolumeAt {
     type Err = Refusal;
@@ -91,7 +91,7 @@ impl VolumeAt {
     /// The snapshot, whose name stands behind the volume or is given apart.
     ///
     /// *Errors*: it is given nowhere, or twice.
-    pub fn with(self, apart: Option<Name>) -> Result<SnapshotName, Refusal> {
+    pub(crate) fn with(self, apart: Option<Name>) -> Result<SnapshotName, Refusal> {
         let name = one_name(&self.volume, self.snapshot.iter().chain(&apart))?;
         Ok(SnapshotName::of(self.volume, name))
     }
@@ -101,7 +101,7 @@ impl VolumesAt {
     /// The volumes, and the name of their snapshots, which stands behind them or is given apart.
     ///
     /// *Errors*: it is given nowhere, or there are two.
-    pub fn with(self, apart: Option<Name>) -> Result<(Vec<VolumeName>, Name), Refusal> {
+    pub(crate) fn with(self, apart: Option<Name>) -> Result<(Vec<VolumeName>, Name), Refusal> {
         let names = self.0.iter().filter_map(|at| at.snapshot.as_ref()).chain(&apart);
         let name = one_name(&self.0[0].volume, names)?;
         Ok((self.0.into_iter().map(|at| at.volume).collect(), name))
@@ -125,7 +125,7 @@ fn one_name<'a>(volume: &VolumeName, mut names: impl Iterator<Item = &'a Name>) 
 
 /// Until when a snapshot cannot be deleted.
 #[derive(Clone, Copy, Debug, Args)]
-pub struct LockOptions {
+pub(crate) struct LockOptions {
     /// Nobody can delete it before: a span from now such as 30d, or a time such as 2027-11-21T10:00:00Z
     #[arg(long, value_name = "TIME")]
     pub lock_until: Option<Until>,
@@ -136,7 +136,7 @@ pub struct LockOptions {
 
 /// A time, or how long it is until then.
 #[derive(Clone, Copy, Debug)]
-pub enum Until {
+pub(crate) enum Until {
     /// So long from now.
     In(Span),
     /// Then.

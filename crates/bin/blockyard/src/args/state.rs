@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// What can be done about the state of the array.
 #[derive(Debug, Subcommand)]
-pub enum StateCommand {
+pub(crate) enum StateCommand {
     /// Show the version of the state that is served, and why changes are refused
     #[command(after_help = "Example:\n  blockyard state show")]
     Show,
@@ -34,7 +34,7 @@ Example:
 
 /// Which copies there are, and which is taken.
 #[derive(Debug, Args)]
-pub struct RecoverOptions {
+pub(crate) struct RecoverOptions {
     /// Disks of pools: block devices or files
     #[arg(required = true, value_name = "DISK")]
     pub disks: Vec<PathBuf>,

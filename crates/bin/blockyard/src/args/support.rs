@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// What helps those who help.
 #[derive(Debug, Subcommand)]
-pub enum SupportCommand {
+pub(crate) enum SupportCommand {
     /// Write everything that somebody needs to understand the array into one file, without secrets
     #[command(
         after_help = "Everything is what other commands print, and can be read with tar: reports, events, metrics, the last lines of the daemon's log, what doctor says, and facts of the machine.

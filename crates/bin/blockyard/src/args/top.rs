@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 
 /// What to look at, and how often.
 #[derive(Debug, Args)]
-pub struct TopOptions {
+pub(crate) struct TopOptions {
     /// Only these: volumes, hosts, sessions, portals or disks [default: an overview on a terminal, volumes in a pipe]
     #[arg(value_enum, value_name = "NOUN", hide_possible_values = true)]
     pub noun: Option<TopNoun>,
@@ -18,7 +18,7 @@ pub struct TopOptions {
 
 /// What is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TopNoun {
+pub(crate) enum TopNoun {
     /// Volumes that hosts use, the slowest first.
     Volumes,
     /// Hosts, the busiest first.

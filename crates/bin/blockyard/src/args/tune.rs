@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What can be done with the system below the array.
 #[derive(Debug, Subcommand)]
-pub enum TuneCommand {
+pub(crate) enum TuneCommand {
     /// Show the settings to change: present value, recommended value, reason, and effect
     #[command(after_help = "Nothing is changed. Run it on the array's own machine; as root it sees everything.
 Disks and cards with the same values share a line.
@@ -56,7 +56,7 @@ Example:
 
 /// Whom to tell.
 #[derive(Debug, Args)]
-pub struct TuneHostOptions {
+pub(crate) struct TuneHostOptions {
     /// Which host
     pub host: Option<Name>,
     /// What runs on it
@@ -78,7 +78,7 @@ pub struct TuneHostOptions {
 
 /// How knobs are set.
 #[derive(Debug, Args)]
-pub struct TuneApplyOptions {
+pub(crate) struct TuneApplyOptions {
     #[command(flatten)]
     pub which: TuneOptions,
     /// Only say what would be set
@@ -97,7 +97,7 @@ pub struct TuneApplyOptions {
 
 /// Which knobs, and of what.
 #[derive(Debug, Args)]
-pub struct TuneOptions {
+pub(crate) struct TuneOptions {
     /// Only these: disks, network, interfaces, interrupts, processors, memory, a disk or an interface, a knob, or sda/scheduler
     #[arg(long, value_name = "NAME", num_args = 1..)]
     pub only: Vec<String>,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// What is to be there.
 #[derive(Debug, clap::Args)]
-pub struct UpOptions {
+pub(crate) struct UpOptions {
     /// The volume, as POOL/VOLUME; the pool is made of the disks, or is there already
     pub volume: VolumeName,
     /// Its size

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What can be done about those who may log in.
 #[derive(Debug, Subcommand)]
-pub enum UserCommand {
+pub(crate) enum UserCommand {
     /// Let somebody log in
     #[command(
         after_help = "Without a password a link is printed, with which the user chooses one: it is good once, and for half an hour.
@@ -73,7 +73,7 @@ Example:
 
 /// What can be done about what programs prove themselves with.
 #[derive(Debug, Subcommand)]
-pub enum TokenCommand {
+pub(crate) enum TokenCommand {
     /// Make a token, and print it this once
     #[command(
         after_help = "A token has the permissions of its role, with two exceptions: to destroy data it needs --scope destroy, and to manage users, passwords,
@@ -109,7 +109,7 @@ Example:
 
 /// What can be asked about who has changed what.
 #[derive(Debug, Subcommand)]
-pub enum AuditCommand {
+pub(crate) enum AuditCommand {
     /// List who has changed what, the latest first
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard audit list --search tank --limit 20")]
     List {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 /// What can be done with volumes.
 #[derive(Debug, Subcommand)]
-pub enum VolumeCommand {
+pub(crate) enum VolumeCommand {
     /// List all volumes
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard volume list")]
     List(ListOptions),
@@ -81,8 +81,8 @@ pub enum VolumeCommand {
   blockyard volume cancel-copy fast/vm1
 
 Of a volume that is in use, the copy is of one instant: that at which the command was given. What takes no space takes
-none in the copy. The copy is listed as copying and can be used when it is whole; until then a crash or a restart ends
-it, and what it has made is cleared away.")]
+none in the copy. The copy is listed as copying and can be used when it is whole. It continues after a restart or a
+crash, when both pools are open.")]
     Copy {
         /// POOL/VOLUME, or POOL/VOLUME@SNAPSHOT
         source: CopySource,
@@ -217,7 +217,7 @@ Example:
 
 /// What can be set for a volume.
 #[derive(Clone, Debug, Args)]
-pub struct VolumeSettingOptions {
+pub(crate) struct VolumeSettingOptions {
     /// When a write is acknowledged: through (on the disks), back (in the log device), back-volatile (in memory)
     #[arg(long, value_name = "POLICY")]
     pub write_policy: Option<String>,
@@ -249,7 +249,7 @@ pub struct VolumeSettingOptions {
 
 /// Show a volume to a host.
 #[derive(Debug, Args)]
-pub struct PresentOptions {
+pub(crate) struct PresentOptions {
     /// Which volume
     pub volume: VolumeName,
     /// To which host, or group of hosts
@@ -283,7 +283,7 @@ pub struct PresentOptions {
 
 /// Show a volume to a host no more.
 #[derive(Debug, Args)]
-pub struct UnpresentOptions {
+pub(crate) struct UnpresentOptions {
     /// Which volume
     pub volume: VolumeName,
     /// To which host
@@ -298,7 +298,7 @@ pub struct UnpresentOptions {
 
 /// What can be done with presentations.
 #[derive(Clone, Debug, Subcommand)]
-pub enum PresentationCommand {
+pub(crate) enum PresentationCommand {
     /// List who sees what
     #[command(visible_alias = "ls", after_help = "Example:\n  blockyard presentation list")]
     List(ListOptions),

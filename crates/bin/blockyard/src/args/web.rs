@@ -5,7 +5,7 @@ use model::{Name, Role};
 
 /// What can be asked about the console.
 #[derive(Debug, Subcommand)]
-pub enum WebCommand {
+pub(crate) enum WebCommand {
     /// Show where the console is served, and what the node proves itself with
     #[command(
         after_help = "A browser that does not know the certificate shows its fingerprint: compare it with this one.

@@ -19,7 +19,7 @@ const SET: &[(&str, &[&str])] = &[
 ];
 
 /// One thing as it was when it was read.
-pub struct Seen {
+pub(crate) struct Seen {
     path: String,
     answer: Answer,
 }
@@ -28,18 +28,18 @@ impl Client {
     /// What is at `path` now.
     ///
     /// *Errors*: nothing is there, or the daemon does not answer.
-    pub fn look(&self, path: &str, key: &'static str) -> Result<Seen, Failure> {
+    pub(crate) fn look(&self, path: &str, key: &'static str) -> Result<Seen, Failure> {
         Ok(Seen { path: path.to_owned(), answer: self.get(path, key)? })
     }
 
     /// `DELETE` of what is there, with this query; where it was seen, only as long as it is what was seen.
-    pub fn delete_as_seen(&self, path: &str, query: &str, seen: Option<&Seen>) -> Result<(), Failure> {
+    pub(crate) fn delete_as_seen(&self, path: &str, query: &str, seen: Option<&Seen>) -> Result<(), Failure> {
         let sent = self.send(Method::DELETE, &format!("{path}{query}"), None, seen.and_then(Seen::tag));
         sent.map(drop).map_err(|failure| self.with_both(failure, seen))
     }
 
     /// What `POST path` answers under `key`; where something was seen, only as long as it is that.
-    pub fn post_as_seen(
+    pub(crate) fn post_as_seen(
         &self,
         path: &str,
         body: &impl Serialize,

@@ -21,7 +21,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 const TOKEN_BYTES_MAX: u64 = 4096;
 
 /// Where the daemon is.
-pub enum Way {
+pub(super) enum Way {
     /// On this machine.
     Socket(PathBuf),
     /// Elsewhere.
@@ -29,7 +29,7 @@ pub enum Way {
 }
 
 /// An array elsewhere, and what we prove to it.
-pub struct Remote {
+pub(super) struct Remote {
     url: String,
     host: String,
     port: u16,
@@ -39,7 +39,7 @@ pub struct Remote {
 
 impl Way {
     /// The way that the command line asks for, else the environment, else the usual socket.
-    pub fn of(global: &Global) -> Result<Self, Failure> {
+    pub(super) fn of(global: &Global) -> Result<Self, Failure> {
         let url = global.url.clone().or_else(|| variable("BLOCKYARD_URL").filter(|_| global.socket.is_none()));
         let Some(url) = url else {
             return Ok(Self::Socket(global.socket.clone().unwrap_or_else(default_socket)));
@@ -64,7 +64,7 @@ impl Way {
     }
 
     /// The answer to a request, before its body has come.
-    pub async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
+    pub(super) async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Incoming>, Failure> {
         match self {
             Self::Socket(socket) => {
                 let stream = UnixStream::connect(socket).await.map_err(|error| unreachable(socket, &error))?;
@@ -87,7 +87,7 @@ impl Way {
     }
 
     /// The process that answers; none where nobody does, or elsewhere.
-    pub async fn pid(&self) -> Option<u32> {
+    pub(super) async fn pid(&self) -> Option<u32> {
         let Self::Socket(socket) = self else { return None };
         let peer = UnixStream::connect(socket).await.ok()?.peer_cred().ok()?;
         peer.pid().and_then(|pid| u32::try_from(pid).ok())

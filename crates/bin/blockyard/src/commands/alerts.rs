@@ -8,7 +8,7 @@ use crate::secret;
 use alert::request::{NewReceiver, NewSilence, SetReceiver};
 use model::{AlertReport, Name, ReceiverReport, ReceiverTest, ReceiverWay, SilenceReport};
 
-pub fn run(desk: &Desk, command: AlertCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: AlertCommand) -> Result<(), Failure> {
     match command {
         AlertCommand::Active(options) => active(desk, &options),
         AlertCommand::List(options) => list(desk, &options),

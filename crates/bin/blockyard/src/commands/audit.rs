@@ -9,7 +9,7 @@ use crate::output::Rows;
 use api::{AuditCheck, AuditPage, AuditRecord};
 use serde_json::Value;
 
-pub fn run(desk: &Desk, command: AuditCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: AuditCommand) -> Result<(), Failure> {
     match command {
         AuditCommand::Forward { to, server_ca_file, server_pin } => {
             super::forward::forward(desk, to, server_ca_file, server_pin)

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use control::AuthReport;
 use control::request::{SetAuth, SetDiscovery};
 
-pub fn run(desk: &Desk, command: AuthCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: AuthCommand) -> Result<(), Failure> {
     let request = match command {
         AuthCommand::Show => return told(desk, &desk.client.get("/auth", "auth")?),
         AuthCommand::Weakest { algorithm } => SetAuth { weakest: Some(algorithm), discovery: None },

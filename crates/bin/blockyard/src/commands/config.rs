@@ -17,7 +17,7 @@ use std::path::Path;
 const KEPT_SHOWN: usize = 20;
 
 /// The array is printed as a document: TOML, or JSON when that is asked for.
-pub fn export(desk: &Desk) -> Result<(), Failure> {
+pub(super) fn export(desk: &Desk) -> Result<(), Failure> {
     let answer = desk.client.get("/config", "config")?;
     let document: Document = answer.decode()?;
     let text = if desk.out.is_json() { json(&document)? } else { toml(&document)? };
@@ -25,7 +25,7 @@ pub fn export(desk: &Desk) -> Result<(), Failure> {
 }
 
 /// What would change is printed, a line each.
-pub fn diff(desk: &Desk, options: &DiffOptions) -> Result<(), Failure> {
+pub(super) fn diff(desk: &Desk, options: &DiffOptions) -> Result<(), Failure> {
     let (plan, answer) = plan(desk, &request(&options.document)?)?;
     if desk.out.is_json() {
         desk.out.json(&answer)?;
@@ -36,7 +36,7 @@ pub fn diff(desk: &Desk, options: &DiffOptions) -> Result<(), Failure> {
 }
 
 /// The array is what the document says.
-pub fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
+pub(super) fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
     let mut request = request(&options.document)?;
     let (plan, planned) = plan(desk, &request)?;
     if options.dry_run || plan.steps.is_empty() {
@@ -63,7 +63,7 @@ pub fn apply(desk: &Desk, options: ApplyOptions) -> Result<(), Failure> {
 }
 
 /// Earlier configurations are printed, or one is restored.
-pub fn run(desk: &Desk, command: &ConfigCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: &ConfigCommand) -> Result<(), Failure> {
     match *command {
         ConfigCommand::List => list(desk),
         ConfigCommand::Restore { version, yes, disruption, reuse_luns } => {

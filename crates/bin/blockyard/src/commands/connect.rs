@@ -11,7 +11,7 @@ use model::{EVERYONE, Name, Refusal, code};
 use serde_json::json;
 
 /// What to do on the host is printed, step by step.
-pub fn connect(desk: &Desk, options: &ConnectOptions) -> Result<(), Failure> {
+pub(super) fn connect(desk: &Desk, options: &ConnectOptions) -> Result<(), Failure> {
     let view = view(desk, &options.host)?;
     match options.system {
         Some(system) => print(desk, &view.steps(system), &view.notes()),
@@ -36,7 +36,7 @@ fn print_all(desk: &Desk, view: &View) -> Result<(), Failure> {
 /// What a host sees.
 ///
 /// *Errors*: there is no such host, or nothing is presented to it.
-pub fn view(desk: &Desk, name: &Name) -> Result<View, Failure> {
+pub(super) fn view(desk: &Desk, name: &Name) -> Result<View, Failure> {
     let host: HostReport = desk.client.get(&format!("/hosts/{name}"), "host")?.decode()?;
     let groups: Vec<HostGroupReport> = desk.client.get("/groups", "groups")?.decode()?;
     let all: Vec<PresentationReport> = desk.client.get("/presentations", "presentations")?.decode()?;
@@ -56,7 +56,7 @@ pub fn view(desk: &Desk, name: &Name) -> Result<View, Failure> {
 }
 
 /// Steps are printed, and what their words in capitals stand for.
-pub fn print(desk: &Desk, steps: &[Step], notes: &[&str]) -> Result<(), Failure> {
+pub(super) fn print(desk: &Desk, steps: &[Step], notes: &[&str]) -> Result<(), Failure> {
     if desk.out.is_json() {
         return put(&format!("{:#}\n", json!({ "schema": 1, "steps": steps, "notes": notes })));
     }

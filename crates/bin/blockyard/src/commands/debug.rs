@@ -8,7 +8,7 @@ use model::{Span, TaskReport};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-pub fn run(desk: &Desk, command: &DebugCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: &DebugCommand) -> Result<(), Failure> {
     let DebugCommand::Tasks { older } = command;
     let mut answer = desk.client.get("/tasks", "tasks")?;
     let mut tasks: Vec<TaskReport> = answer.decode()?;

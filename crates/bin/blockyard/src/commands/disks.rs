@@ -10,12 +10,12 @@ use crate::progress::{self, Patience};
 use crate::secret;
 use control::request::{Locate, NewChap, NewDisk, NewSpare, Replace, SecretText};
 use model::{
-    BlockDeviceReport, DiskHealth, DiskName, DiskPathReport, DiskPathState, DiskReport, DiskState, Label, Name,
-    PoolReport, Refusal, RemoteAddress, RemoteReport, Size, code,
+    BlockDeviceReport, DiskHealth, DiskName, DiskPathReport, DiskPathState, DiskReport, DiskState, FormerMember, Label,
+    Name, PoolReport, Refusal, RemoteAddress, RemoteReport, Size, code,
 };
 use std::path::{Path, PathBuf};
 
-pub fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: DiskCommand) -> Result<(), Failure> {
     match command {
         DiskCommand::List(options) => list(desk, &options),
         DiskCommand::Find(options) => find(desk, &options),
@@ -140,6 +140,7 @@ fn show(desk: &Desk, name: &DiskName) -> Result<(), Failure> {
     );
     let lines = [
         ("pool", Some(pool_of(&disk)).filter(|pool| pool != "-")),
+        ("former", disk.former.as_ref().map(FormerMember::sentence)),
         ("size", (disk.size > Size::ZERO).then(|| disk.size.to_string())),
         ("blocks", Some(format!("{} logical, {} physical", disk.logical_block_bytes, disk.physical_block_bytes))),
         ("model", identity.model.clone()),
@@ -203,7 +204,7 @@ fn pool_of(disk: &DiskReport) -> String {
         return or_dash(spare.pool.as_ref());
     }
     or_dash(disk.label.pool().map(|(_, pool)| match disk.state {
-        DiskState::Free => format!("({pool})"),
+        DiskState::Free | DiskState::Former => format!("({pool})"),
         DiskState::InUse | DiskState::Rebuilding | DiskState::Failed | DiskState::Missing => pool.to_string(),
     }))
 }
@@ -278,7 +279,7 @@ fn replace(desk: &Desk, disk: &DiskName, mut request: Replace) -> Result<Name, F
 }
 
 /// The path from the root, since the daemon stands elsewhere. Links are kept: `/dev/disk/by-id` is the better name.
-pub fn absolute(path: &Path) -> Result<String, Failure> {
+pub(super) fn absolute(path: &Path) -> Result<String, Failure> {
     if let Some(address) = path.to_str().filter(|text| RemoteAddress::is_remote(text)) {
         return Ok(address.to_owned());
     }

@@ -10,7 +10,7 @@ use crate::output::{Rows, put};
 use model::{Finding, Grade};
 
 /// What is found, as JSON; why not, where nothing can be looked at.
-pub fn told(desk: &Desk) -> String {
+pub(super) fn told(desk: &Desk) -> String {
     match look(desk, &[]) {
         Ok(findings) => format!("{:#}\n", serde_json::json!({ "schema": 1, "findings": findings })),
         Err(failure) => format!("{failure:?}\n"),
@@ -25,7 +25,7 @@ fn look(desk: &Desk, discover: &[String]) -> Result<Vec<Finding>, Failure> {
 }
 
 /// Everything was looked at, and printed; a failure when something is bad.
-pub fn run(desk: &Desk, discover: &[String]) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, discover: &[String]) -> Result<(), Failure> {
     let findings = look(desk, discover)?;
     if desk.out.is_json() {
         let whole = serde_json::json!({ "schema": 1, "findings": findings });

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 /// How often the daemon is asked what is new.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-pub fn run(desk: &Desk, command: EventCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: EventCommand) -> Result<(), Failure> {
     let EventCommand::List { since, severity, search, limit, follow } = command;
     let since = since.map(|since| ("since", moment(since).to_string()));
     let severity = severity.map(|severity| ("severity", severity.as_str().to_owned()));

@@ -7,7 +7,7 @@ use api::request::SetForward;
 use model::ForwardReport;
 use std::path::PathBuf;
 
-pub fn forward(desk: &Desk, to: String, ca_file: Option<PathBuf>, pin: Option<String>) -> Result<(), Failure> {
+pub(super) fn forward(desk: &Desk, to: String, ca_file: Option<PathBuf>, pin: Option<String>) -> Result<(), Failure> {
     let ca_file = ca_file.map(|file| file.to_string_lossy().into_owned());
     match to.as_str() {
         "show" => show(desk),

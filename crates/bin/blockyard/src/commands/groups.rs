@@ -10,7 +10,7 @@ use control::HostGroupReport;
 use control::request::{GroupChange, NewHostGroup};
 use model::Name;
 
-pub fn run(desk: &Desk, command: GroupCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: GroupCommand) -> Result<(), Failure> {
     match command {
         GroupCommand::List(options) => list(desk, &options),
         GroupCommand::Add { name, hosts } => {

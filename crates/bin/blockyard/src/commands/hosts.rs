@@ -12,7 +12,7 @@ use control::{Explanation, FormerLun, HostGroupReport, HostReport, Point, Presen
 use model::{Demand, Name, RefusedLogin, SessionReport, VolumeName};
 use std::path::Path;
 
-pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
     match command {
         HostCommand::List(options) => list(desk, &options),
         HostCommand::Show { name } => show(desk, &name),
@@ -63,7 +63,7 @@ pub fn run(desk: &Desk, command: HostCommand) -> Result<(), Failure> {
 }
 
 /// The LUN numbers that a host or a group had are forgotten.
-pub fn forget_luns(desk: &Desk, noun: &str, name: &Name) -> Result<(), Failure> {
+pub(super) fn forget_luns(desk: &Desk, noun: &str, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.delete_for(&format!("/{noun}/{name}/luns"), "former_luns")?;
     let forgotten: Vec<FormerLun> = answer.decode()?;
     let numbers = if forgotten.len() == 1 { "LUN number" } else { "LUN numbers" };
@@ -71,7 +71,7 @@ pub fn forget_luns(desk: &Desk, noun: &str, name: &Name) -> Result<(), Failure> 
 }
 
 /// What the initiator proves, and what we prove.
-pub fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewChap>), Failure> {
+pub(super) fn both(options: ChapOptions) -> Result<(Option<NewChap>, Option<NewChap>), Failure> {
     let ChapOptions { chap_user, chap_secret_file, chap, mutual_user, mutual_secret_file, mutual, encoded } = options;
     let from_input = [&chap_secret_file, &mutual_secret_file].map(|file| file.as_deref() == Some(Path::new("-")));
     if from_input == [true, true] {
@@ -193,7 +193,7 @@ fn show(desk: &Desk, name: &Name) -> Result<(), Failure> {
     desk.out.rows(&answer, &Rows { header: &["SESSION", "ADDRESS", "PORTAL", "FOR"], rows: sessions })
 }
 
-pub fn run_target(desk: &Desk, command: TargetCommand) -> Result<(), Failure> {
+pub(super) fn run_target(desk: &Desk, command: TargetCommand) -> Result<(), Failure> {
     match command {
         TargetCommand::List(options) => {
             let answer = desk.client.list("/targets", "targets", &options, &[])?;

@@ -7,7 +7,7 @@ use crate::output::Rows;
 use control::request::SetIsns;
 use model::{IsnsReport, IsnsState};
 
-pub fn run(desk: &Desk, command: &IsnsCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: &IsnsCommand) -> Result<(), Failure> {
     match *command {
         IsnsCommand::Show => show(desk),
         IsnsCommand::Set { server } => {

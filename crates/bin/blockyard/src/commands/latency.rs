@@ -7,14 +7,14 @@ use crate::output::Rows;
 use model::{LatencyReport, VolumeName};
 
 /// `blockyard volume latency`
-pub fn of_volume(desk: &Desk, name: &VolumeName, options: &ListOptions) -> Result<(), Failure> {
+pub(super) fn of_volume(desk: &Desk, name: &VolumeName, options: &ListOptions) -> Result<(), Failure> {
     let answer = desk.client.list(&format!("/latencies/{name}"), "latencies", options, &[])?;
     let latencies: Vec<LatencyReport> = answer.decode()?;
     desk.out.rows(&answer, &rows(&latencies))
 }
 
 /// One row for each operation.
-pub fn rows(latencies: &[LatencyReport]) -> Rows {
+pub(super) fn rows(latencies: &[LatencyReport]) -> Rows {
     let row = |one: &LatencyReport| {
         let times = [one.p50_us, one.p99_us, one.p999_us, one.longest_us].map(time);
         [one.operation.clone(), one.commands.to_string()].into_iter().chain(times).collect()

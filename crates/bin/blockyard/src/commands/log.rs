@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::output::put;
 use api::DaemonLog;
 
-pub fn run(desk: &Desk, limit: u16) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, limit: u16) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/log?limit={limit}"), "log")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);
@@ -15,6 +15,6 @@ pub fn run(desk: &Desk, limit: u16) -> Result<(), Failure> {
 }
 
 /// The lines as they were written.
-pub fn text(log: &DaemonLog) -> String {
+pub(super) fn text(log: &DaemonLog) -> String {
     log.lines.iter().map(|line| format!("{line}\n")).collect()
 }

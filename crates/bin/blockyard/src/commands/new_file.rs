@@ -8,26 +8,26 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 /// A new file, or standard output. It is there when the first bytes are: what is refused leaves none.
-pub struct NewFile<'a> {
+pub(super) struct NewFile<'a> {
     path: &'a Path,
     out: Option<Box<dyn Write>>,
 }
 
 impl<'a> NewFile<'a> {
     /// The file `path`; `-` is standard output.
-    pub fn at(path: &'a Path) -> Self {
+    pub(super) fn at(path: &'a Path) -> Self {
         Self { path, out: None }
     }
 
     /// True when what is written goes to standard output.
-    pub fn is_stdout(&self) -> bool {
+    pub(super) fn is_stdout(&self) -> bool {
         self.path == Path::new("-")
     }
 
     /// The bytes are in the file.
     ///
     /// *Errors*: it is there already, it cannot be made, or it has no room.
-    pub fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.out.is_none() {
             let file = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(self.path);
             self.out =
@@ -37,7 +37,7 @@ impl<'a> NewFile<'a> {
     }
 
     /// True when all of it is `saved`, and false when a reader of standard output did not want the rest.
-    pub fn is_saved(&self, saved: io::Result<()>) -> Result<bool, Failure> {
+    pub(super) fn is_saved(&self, saved: io::Result<()>) -> Result<bool, Failure> {
         match saved {
             Ok(()) => Ok(true),
             Err(error) if self.is_stdout() && error.kind() == io::ErrorKind::BrokenPipe => Ok(false),

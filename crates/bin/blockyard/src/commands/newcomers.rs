@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Does `what` with the disks. Those that the array does not know yet are added before, with `force` also when they are not empty, and forgotten again when it is refused.
 ///
 /// *Errors*: a disk is named twice, cannot be added, or what `what` says.
-pub fn with_disks<T>(
+pub(super) fn with_disks<T>(
     desk: &Desk,
     given: &[DiskGiven],
     force: bool,
@@ -41,7 +41,7 @@ pub fn with_disks<T>(
 }
 
 /// As [`with_disks`], with one.
-pub fn with_disk<T>(
+pub(super) fn with_disk<T>(
     desk: &Desk,
     given: &DiskGiven,
     force: bool,
@@ -53,7 +53,7 @@ pub fn with_disk<T>(
 /// The name of each disk, and its path from the root: the name that it has, or the end of its path, or the next number.
 ///
 /// *Errors*: one is named twice.
-pub fn named(paths: &[PathBuf], known: &[DiskReport]) -> Result<Vec<(DiskName, String)>, Failure> {
+pub(super) fn named(paths: &[PathBuf], known: &[DiskReport]) -> Result<Vec<(DiskName, String)>, Failure> {
     let mut named: Vec<(DiskName, String)> = Vec::new();
     for path in paths {
         let full = absolute(path)?;

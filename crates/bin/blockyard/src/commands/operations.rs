@@ -8,7 +8,7 @@ use crate::output::Rows;
 use crate::progress::{Patience, duration, sentence};
 use model::{OperationId, OperationReport, Size};
 
-pub fn run(desk: &Desk, command: &OperationCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: &OperationCommand) -> Result<(), Failure> {
     match command {
         OperationCommand::List(options) => list(desk, options),
         OperationCommand::Show { id, wait: true, patience } => {
@@ -50,7 +50,7 @@ fn show(desk: &Desk, id: &OperationId) -> Result<(), Failure> {
 }
 
 /// Waits until it is not under way; a line for each step of ten percent on stderr.
-pub fn follow(client: &Client, id: &OperationId, shown: bool, patience: Patience) -> Result<(), Failure> {
+pub(super) fn follow(client: &Client, id: &OperationId, shown: bool, patience: Patience) -> Result<(), Failure> {
     let mut last = None;
     loop {
         let operations: Vec<OperationReport> = client.get("/operations", "operations")?.decode()?;

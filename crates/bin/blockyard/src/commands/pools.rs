@@ -14,11 +14,13 @@ use crate::failure::Failure;
 use crate::output::{Rows, put};
 use crate::progress::{self, Patience};
 use control::request::{AddGroup, GrowPool, ImportPool, NewGroup, NewPool, Removal};
-use model::{DiskName, GroupReport, Level, MemberReport, PoolReport, Problem, Refusal, Size, StatusReport, code};
+use model::{
+    DiskName, GroupReport, Level, MemberFitness, MemberReport, PoolReport, Problem, Refusal, Size, StatusReport, code,
+};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
     match command {
         PoolCommand::List(options) => list(desk, &options),
         PoolCommand::Create { name, disks, level, groups, chunk, spares, spread, member_size, no_integrity, force } => {
@@ -64,18 +66,10 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             desk.out.said(&format!("pool {name} is closed; open it anywhere with blockyard pool import {name}"))
         }
         PoolCommand::Key { name, file } => key::write(desk, &name, &file),
-        PoolCommand::Import { name, force, accept_log_loss, read_only, key_file } => {
-            let path = format!("{}/import", pool_path(&name));
-            let answer = desk.client.post(
-                &path,
-                &ImportPool { force, accept_log_loss, read_only, key: key_file.as_deref().map(key::read).transpose()? },
-                "pool",
-            )?;
-            let pool: PoolReport = answer.decode()?;
-            let volumes = if pool.volumes == 1 { "volume" } else { "volumes" };
-            let how = pool.read_only.as_ref().map_or(String::new(), |why| format!(" read-only ({why})"));
-            let text = format!("pool {name} is open{how} and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);
-            desk.out.done(&answer, &text)
+        PoolCommand::Import { name, force, accept_log_loss, read_only, key_file, keep, yes } => {
+            let key = key_file.as_deref().map(key::read).transpose()?;
+            let request = ImportPool { force, accept_log_loss, read_only, key, keep, confirmed: yes };
+            import(desk, &name, request)
         }
         PoolCommand::Check { name } => check::check(desk, &name),
         PoolCommand::Repair { name, accept_loss, yes } => check::repair(desk, &name, accept_loss, yes),
@@ -87,6 +81,23 @@ pub fn run(desk: &Desk, command: PoolCommand) -> Result<(), Failure> {
             desk.out.said(&format!("pool {name} is gone; its disks are free"))
         }
     }
+}
+
+/// The pool that was found on its disks is open; where that may lose data, the operator has said so.
+fn import(desk: &Desk, name: &model::Name, request: ImportPool) -> Result<(), Failure> {
+    let path = format!("{}/import", pool_path(name));
+    let answer = match desk.client.post(&path, &request, "pool") {
+        Err(Failure::Refused(refusal)) if refusal.code == code::UNCONFIRMED => {
+            confirm::repetition(name, refusal)?;
+            desk.client.post(&path, &ImportPool { confirmed: true, ..request }, "pool")?
+        }
+        answered => answered?,
+    };
+    let pool: PoolReport = answer.decode()?;
+    let volumes = if pool.volumes == 1 { "volume" } else { "volumes" };
+    let how = pool.read_only.as_ref().map_or(String::new(), |why| format!(" read-only ({why})"));
+    let text = format!("pool {name} is open{how} and {}, with {} {volumes}", pool.state.as_str(), pool.volumes);
+    desk.out.done(&answer, &text)
 }
 
 /// What `pool create` says when it is done, with the member size of each group.
@@ -201,8 +212,18 @@ fn drawn(pool: &PoolReport, problems: &[&Problem]) -> String {
             line(format_args!("    its disks have room for {} more: {command}", growth.iec()));
         }
     }
+    if !pool.lost.is_empty() {
+        line(format_args!("  lost: {}", pool.lost.amount()));
+        pool.lost.ranges.iter().take(LOST_SHOWN).for_each(|range| line(format_args!("    {range}")));
+        if pool.lost.truncated || pool.lost.ranges.len() > LOST_SHOWN {
+            line(format_args!("    more: blockyard pool show {} --output json", pool.name));
+        }
+    }
     text
 }
+
+/// The most ranges of lost blocks that are shown.
+const LOST_SHOWN: usize = 32;
 
 /// What the loss of an enclosure would do, if that is bad.
 fn weak(pool: &PoolReport) -> Option<String> {
@@ -229,9 +250,17 @@ fn drawn_member(member: &MemberReport, problems: &[&Problem]) -> String {
         0 => String::new(),
         n => format!(", {} not as written", Size::new(n * 4096).iec()),
     };
+    let fitness = match (&member.copy, member.fitness) {
+        (Some(copy), _) => format!(", being copied to {}, {} %", copy.disk, copy.progress.percent()),
+        (None, MemberFitness::Failing | MemberFitness::Useless) => {
+            format!(", {} failed reads in 24 h", member.errors_of_day)
+        }
+        (None, MemberFitness::Fit | MemberFitness::Slow) => String::new(),
+    };
     let spare = member.stands_for.as_ref().map_or(String::new(), |of| format!(", was a spare, in the place of {of}"));
     let subject = format!("disk {disk}");
     let worst = problems.iter().find(|problem| problem.subject == subject);
     let worst = worst.map_or(String::new(), |problem| format!(", {}", problem.state));
-    format!("{:>2}  {disk:<12} {}{worst}{errors}{wrong}{spare}", member.slot, member.state.as_str())
+    let next = member.next_step().map_or(String::new(), |next| format!(", {next}"));
+    format!("{:>2}  {disk:<12} {}{worst}{errors}{wrong}{fitness}{spare}{next}", member.slot, member.state.as_str())
 }

@@ -8,7 +8,7 @@ use crate::output::Rows;
 use control::request::{NewPortal, PortalGroupSettings, PortalSettings, SetBalance};
 use model::{Balance, PortalAddress, PortalGroupReport, PortalGroupTag, PortalReport, PortalState};
 
-pub fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: PortalCommand) -> Result<(), Failure> {
     match command {
         PortalCommand::List(options) => list(desk, &options),
         PortalCommand::Add { address, settings } => {

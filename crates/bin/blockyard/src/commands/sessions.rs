@@ -11,7 +11,7 @@ use control::Summary;
 use model::{ConnectionReport, ConnectionState, Refusal, SessionDetail, SessionEnd, SessionReport, Size, code};
 use std::path::Path;
 
-pub fn run(desk: &Desk, command: &SessionCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: &SessionCommand) -> Result<(), Failure> {
     match *command {
         SessionCommand::List(ref options) => list(desk, options),
         SessionCommand::Show { id } => show(desk, id),

@@ -8,7 +8,7 @@ use crate::output::Rows;
 use control::request::{LockSnapshot, LockWish, NewSnapshots};
 use model::{Refusal, SnapshotLock, SnapshotReport, VolumeName, code};
 
-pub fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: SnapshotCommand) -> Result<(), Failure> {
     match command {
         SnapshotCommand::List { volume, list: options } => list(desk, volume.as_ref(), &options),
         SnapshotCommand::Create { volumes, name, lock } => {

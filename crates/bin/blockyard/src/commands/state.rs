@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::Rows;
 use control::StateReport;
 
-pub fn run(desk: &Desk, command: &StateCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: &StateCommand) -> Result<(), Failure> {
     match command {
         StateCommand::Show => show(desk),
         StateCommand::Recover(_) => unreachable!("it needs no daemon and runs before"),

@@ -7,7 +7,7 @@ use crate::progress::duration;
 use model::{MemoryReport, Severity, Size, StatusReport};
 use std::fmt::Write;
 
-pub fn status(desk: &Desk, check: bool) -> Result<(), Failure> {
+pub(super) fn status(desk: &Desk, check: bool) -> Result<(), Failure> {
     let answer = desk.client.get("/status", "status")?;
     let status: StatusReport = answer.decode()?;
     if desk.out.is_json() {

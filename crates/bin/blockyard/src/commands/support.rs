@@ -52,7 +52,7 @@ const FACTS: [&str; 9] = [
 /// The most that is taken of a fact.
 const FACT_BYTES_MAX: u64 = 1 << 20;
 
-pub fn run(desk: &Desk, command: SupportCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: SupportCommand) -> Result<(), Failure> {
     let SupportCommand::Bundle { to } = command;
     let status: StatusReport = desk.client.get("/status", "status")?.decode()?;
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |now| now.as_secs());

@@ -12,7 +12,7 @@ const CLEAR: &str = "\x1b[H\x1b[2J";
 /// How many of each noun an overview has at most.
 const OVERVIEW: [(TopNoun, usize); 3] = [(TopNoun::Volumes, 20), (TopNoun::Disks, 8), (TopNoun::Sessions, 8)];
 
-pub fn run(desk: &Desk, options: &TopOptions) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, options: &TopOptions) -> Result<(), Failure> {
     let lines = usize::from(options.lines);
     if options.once {
         let answer = desk.client.get(&format!("/activity?most={lines}"), "moment")?;

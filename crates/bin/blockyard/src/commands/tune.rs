@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-pub fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: &TuneCommand) -> Result<(), Failure> {
     if let TuneCommand::Host(options) = command {
         return host(desk, options);
     }

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Longer than any password.
 const FILE_BYTES_MAX: u64 = 4096;
 
-pub fn run(desk: &Desk, command: UserCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: UserCommand) -> Result<(), Failure> {
     match command {
         UserCommand::Add { name, role, password_file } => add(desk, name, role, password_file.as_deref()),
         UserCommand::List(options) => list(desk, &options),
@@ -33,7 +33,7 @@ pub fn run(desk: &Desk, command: UserCommand) -> Result<(), Failure> {
     }
 }
 
-pub fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failure> {
+pub(super) fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failure> {
     match command {
         TokenCommand::Create { name, role, scopes, lasts } => {
             let answer = desk.client.post("/tokens", &NewToken { name, role, scopes, lasts }, "token")?;
@@ -55,7 +55,7 @@ pub fn run_token(desk: &Desk, command: TokenCommand) -> Result<(), Failure> {
 }
 
 /// A link is on stdout, for whoever is to open it.
-pub fn link(desk: &Desk, user: Option<Name>, role: Option<Role>) -> Result<(), Failure> {
+pub(super) fn link(desk: &Desk, user: Option<Name>, role: Option<Role>) -> Result<(), Failure> {
     let answer = desk.client.post("/web/links", &NewLink { user, role }, "link")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);

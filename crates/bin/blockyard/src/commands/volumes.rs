@@ -15,12 +15,13 @@ use crate::progress::{Patience, sentence};
 use control::request::{NewBackend, NewClone, NewVolume, Resize, RollBack, VolumeChange};
 use model::volume_policy::VOLUME_SETTINGS;
 use model::{
-    Backend, Provision, SanitizeReport, Size, SnapshotName, VolumeName, VolumePolicy, VolumeReport, WritePolicy, code,
+    Backend, Provision, SanitizeReport, Size, SnapshotName, VolumeName, VolumePolicy, VolumeReport, VolumeState,
+    WritePolicy, code,
 };
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-pub fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: VolumeCommand) -> Result<(), Failure> {
     match command {
         VolumeCommand::List(options) => list(desk, &options),
         VolumeCommand::Create {
@@ -136,7 +137,9 @@ fn list(desk: &Desk, options: &ListOptions) -> Result<(), Failure> {
 /// The state in one word, and of a copy how far it is.
 fn state(volume: &VolumeReport) -> String {
     let percent = volume.copy.as_ref().map(|copy| format!(" {} %", copy.progress.percent()));
-    format!("{}{}", volume.state.as_str(), percent.unwrap_or_default())
+    let why = volume.why.as_ref().filter(|_| volume.state == VolumeState::Missing);
+    let why = why.map_or(String::new(), |why| format!(": {why}"));
+    format!("{}{}{why}", volume.state.as_str(), percent.unwrap_or_default())
 }
 
 fn set(desk: &Desk, name: &VolumeName, settings: VolumeSettingOptions) -> Result<(), Failure> {
@@ -177,7 +180,8 @@ fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
         return desk.out.json(&answer);
     }
     let volume: VolumeReport = answer.decode()?;
-    let lines = of_volume(&volume).into_iter().map(|(what, text)| format!("  {what:<9} {text}\n"));
+    let why = volume.why.iter().map(|why| ("why", why.clone()));
+    let lines = why.chain(of_volume(&volume)).map(|(what, text)| format!("  {what:<9} {text}\n"));
     put(&format!("volume {name}: {}, {}\n{}", volume.state.as_str(), volume.size, lines.collect::<String>()))
 }
 

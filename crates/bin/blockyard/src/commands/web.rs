@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::output::Rows;
 use model::{WebAddress, WebReport};
 
-pub fn run(desk: &Desk, command: WebCommand) -> Result<(), Failure> {
+pub(super) fn run(desk: &Desk, command: WebCommand) -> Result<(), Failure> {
     match command {
         WebCommand::Show => show(desk),
         WebCommand::Link { user, role } => super::users::link(desk, user, role),

@@ -24,7 +24,7 @@ const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 type Answered = (Outcome, Option<OwnedFd>);
 
 /// What the daemon asks its helper through.
-pub struct Client {
+pub(crate) struct Client {
     socket: OwnedFd,
     number: AtomicU32,
     waiting: Mutex<HashMap<u32, Sender<Answered>>>,
@@ -34,7 +34,7 @@ impl Client {
     /// Over this end, with a thread that reads it. The process ends when the other end is closed.
     ///
     /// *Errors*: no thread.
-    pub fn start(tie: super::Tie) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(tie: super::Tie) -> io::Result<Arc<Self>> {
         let client = Arc::new(Self { socket: tie.socket, number: AtomicU32::new(1), waiting: Mutex::default() });
         let reader = client.clone();
         std::thread::Builder::new().name("helper".to_owned()).spawn(move || {
@@ -63,7 +63,7 @@ impl Client {
     /// What has come of the verb. Blocks this thread.
     ///
     /// *Errors*: the system's error at the helper; `PermissionDenied` where its policy forbids it.
-    pub fn ask(&self, verb: Verb) -> io::Result<(Outcome, Option<OwnedFd>)> {
+    pub(crate) fn ask(&self, verb: Verb) -> io::Result<(Outcome, Option<OwnedFd>)> {
         let request = Request { number: self.number.fetch_add(1, Ordering::Relaxed), verb };
         if !request.fits() {
             return Err(io::Error::new(ErrorKind::InvalidInput, "the path is empty, too long or has a zero"));
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// True when the helper answers. Blocks this thread.
-    pub fn answers(&self) -> bool {
+    pub(crate) fn answers(&self) -> bool {
         // No disk: the answer is that it is none.
         let asked = self.ask(Verb::Open { path: "/dev/null".into(), mode: Mode { write: false, direct: false } });
         asked.err().and_then(|error| error.raw_os_error()) == Some(Errno::INVAL.raw_os_error())
@@ -105,7 +105,16 @@ impl Client {
 
 impl uring::Privileged for Client {
     fn open(&self, path: &str, write: bool, direct: bool) -> io::Result<OwnedFd> {
-        self.descriptor(Verb::Open { path: path.into(), mode: Mode { write, direct } })
+        self.descriptor(Verb::Open { path: path.into(), mode: Mode { write, direct } }).map_err(|error| {
+            let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+            let why = match errno {
+                Some(Errno::ALREADY) => "an earlier opening of it has not ended",
+                Some(Errno::AGAIN) => "the helper opens as many disks as it may, and they do not answer",
+                Some(Errno::TIMEDOUT) => "it could not be opened within 8 s",
+                _ => return error,
+            };
+            io::Error::new(ErrorKind::TimedOut, format!("{path} does not answer: {why}"))
+        })
     }
 
     fn bind(&self, address: SocketAddr, takes_ipv4: bool) -> io::Result<OwnedFd> {

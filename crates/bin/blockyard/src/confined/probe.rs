@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 static ARMED: AtomicBool = AtomicBool::new(false);
 
 /// The next [`run`] probes, where that is asked for.
-pub fn arm(armed: bool) {
+pub(crate) fn arm(armed: bool) {
     ARMED.store(armed, Ordering::Relaxed);
 }
 
 /// Every attempt is made, and the process ends; nothing where the probe is not armed.
-pub fn run(state: &Path, client: Option<&Arc<Client>>) {
+pub(crate) fn run(state: &Path, client: Option<&Arc<Client>>) {
     if !ARMED.load(Ordering::Relaxed) {
         return;
     }

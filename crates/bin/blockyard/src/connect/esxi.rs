@@ -2,7 +2,7 @@
 
 use super::{Step, View};
 
-pub fn steps(view: &View) -> Vec<Step> {
+pub(super) fn steps(view: &View) -> Vec<Step> {
     let enable = "esxcli iscsi software set --enabled=true".to_owned();
     let mut first =
         vec![enable.clone(), "esxcli iscsi adapter list   # HBA below is what this shows, such as vmhba64".to_owned()];
@@ -24,7 +24,7 @@ pub fn steps(view: &View) -> Vec<Step> {
     ]
 }
 
-pub fn log_in(view: &View) -> Vec<String> {
+pub(super) fn log_in(view: &View) -> Vec<String> {
     let mut lines = vec!["esxcli iscsi software set --enabled=true".to_owned()];
     let chap = |direction: &str, user: &str, secret: &str| {
         format!(

@@ -18,7 +18,7 @@ const MULTIPATH: [&str; 12] = [
     "}",
 ];
 
-pub fn steps(view: &View) -> Vec<Step> {
+pub(super) fn steps(view: &View) -> Vec<Step> {
     let mut steps = vec![Step::new("Install the initiator", ["apt install open-iscsi multipath-tools".to_owned()])];
     if let Some(initiator) = &view.initiator {
         steps.push(Step::new(
@@ -57,7 +57,7 @@ fn start(view: &View) -> Vec<String> {
     lines
 }
 
-pub fn log_in(view: &View) -> Vec<String> {
+pub(super) fn log_in(view: &View) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for target in &view.targets {
         let node = format!("iscsiadm -m node -T {}", target.iqn);

@@ -4,7 +4,7 @@ use model::ISCSI_PORT;
 
 /// A portal as hosts write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Portal {
+pub(super) struct Portal {
     /// An IP address, in brackets where it is one of IPv6, or a DNS name.
     pub address: String,
     pub port: u16,
@@ -14,12 +14,12 @@ pub struct Portal {
 
 impl Portal {
     /// One at an address that is not known here.
-    pub fn anywhere() -> Self {
+    pub(super) fn anywhere() -> Self {
         Self { address: "ADDRESS".to_owned(), port: ISCSI_PORT, wildcard: true }
     }
 
     /// Those of a target.
-    pub fn all(addresses: &[&str]) -> Vec<Self> {
+    pub(super) fn all(addresses: &[&str]) -> Vec<Self> {
         let mut all: Vec<Self> = Vec::new();
         for portal in addresses.iter().map(|address| Self::of(address)) {
             // Every address in IPv4 and every one in IPv6 are one to a host.
@@ -41,12 +41,12 @@ impl Portal {
     }
 
     /// `ADDRESS:PORT`.
-    pub fn with_port(&self) -> String {
+    pub(super) fn with_port(&self) -> String {
         format!("{}:{}", self.address, self.port)
     }
 
     /// The address without brackets.
-    pub fn bare(&self) -> &str {
+    pub(super) fn bare(&self) -> &str {
         self.address.trim_start_matches('[').trim_end_matches(']')
     }
 }

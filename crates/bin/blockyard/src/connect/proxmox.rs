@@ -2,7 +2,7 @@
 
 use super::{Step, Target, View, linux};
 
-pub fn steps(view: &View) -> Vec<Step> {
+pub(super) fn steps(view: &View) -> Vec<Step> {
     // On every node of the cluster, each with a name of its own.
     let mut steps = linux::steps(view);
     let seen = steps.pop();

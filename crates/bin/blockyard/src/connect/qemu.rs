@@ -2,7 +2,7 @@
 
 use super::{Step, View};
 
-pub fn steps(view: &View) -> Vec<Step> {
+pub(super) fn steps(view: &View) -> Vec<Step> {
     let initiator = view.initiator.as_ref().map_or("INITIATOR", |initiator| initiator.as_str());
     let typed = |lines: Vec<String>| {
         lines
@@ -37,7 +37,7 @@ const PERIPHERAL_LUN_MAX: u16 = 255;
 /// The addressing method of flat space, in the first two bits.
 const FLAT_SPACE: u16 = 0x4000;
 
-pub fn log_in(view: &View) -> Vec<String> {
+pub(super) fn log_in(view: &View) -> Vec<String> {
     let mut lines = Vec::new();
     for (target, unit) in view.targets.iter().flat_map(|target| target.units.iter().map(move |unit| (target, unit))) {
         let url = format!("iscsi://{}/{}/{}", target.portal().with_port(), target.iqn, raw_lun(unit.lun));

@@ -2,7 +2,7 @@
 
 use super::{Step, View};
 
-pub fn steps(view: &View) -> Vec<Step> {
+pub(super) fn steps(view: &View) -> Vec<Step> {
     let mut steps = vec![Step::new(
         "Start the initiator, now and at each start",
         ["Set-Service MSiSCSI -StartupType Automatic; Start-Service MSiSCSI".to_owned()],
@@ -43,7 +43,7 @@ pub fn steps(view: &View) -> Vec<Step> {
 }
 
 /// With `everywhere` one session over each portal, else one.
-pub fn log_in(view: &View, everywhere: bool) -> Vec<String> {
+pub(super) fn log_in(view: &View, everywhere: bool) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let chap = view.chap_user.as_ref().map_or(String::new(), |user| {
         let kind = if view.mutual_chap_user.is_some() { "MUTUALCHAP" } else { "ONEWAYCHAP" };

@@ -21,7 +21,7 @@ const COMPARED: [Measure; 5] =
 /// Prints how the first of two things differs from the second.
 ///
 /// *Errors*: what is no run or no build; nothing that both have.
-pub fn compare(options: &CompareOptions, global: &Global) -> Result<(), Failure> {
+pub(super) fn compare(options: &CompareOptions, global: &Global) -> Result<(), Failure> {
     let first = &options.first;
     match (&options.second, &options.axis, options.labels.as_slice(), &options.scenario) {
         (Some(second), _, _, Some(scenario)) => {

@@ -32,7 +32,7 @@ struct All<'a> {
 /// Each point of `run` that is at the labels `only` is explained.
 ///
 /// *Errors*: there is none.
-pub fn explain(run: &Run, only: &[String], global: &Global) -> Result<(), Failure> {
+pub(super) fn explain(run: &Run, only: &[String], global: &Global) -> Result<(), Failure> {
     let meant = Only::parse(only)?;
     let points: Vec<&Measured> = run.points.iter().filter(|point| meant.holds(&point.labels)).collect();
     if points.is_empty() {

@@ -18,7 +18,7 @@ use std::net::ToSocketAddrs;
 const DEPTH: u32 = 1024;
 
 /// The trace is listed, summed up, or replayed.
-pub fn replay(options: &ReplayOptions, global: &Global) -> Result<(), Failure> {
+pub(super) fn replay(options: &ReplayOptions, global: &Global) -> Result<(), Failure> {
     let name = options.trace.display();
     let file = fs::read(&options.trace).with_context(|| format!("cannot read {name}"))?;
     let traced = ::trace::parse(&file).with_context(|| name.to_string())?;

@@ -28,12 +28,12 @@ pub(super) struct Packet {
 
 impl Line {
     /// Over a socket that does not block.
-    pub fn new(socket: OwnedFd) -> io::Result<Self> {
+    pub(super) fn new(socket: OwnedFd) -> io::Result<Self> {
         UnixStream::from_std(socket.into()).map(Self)
     }
 
     /// The next packet; none once the daemon has closed its end. Descriptors that came with it are closed.
-    pub async fn receive(&self) -> io::Result<Option<Packet>> {
+    pub(super) async fn receive(&self) -> io::Result<Option<Packet>> {
         loop {
             self.0.readable().await?;
             match self.0.try_io(Interest::READABLE, || receive(&self.0)) {
@@ -46,7 +46,7 @@ impl Line {
     }
 
     /// The answer has been sent, or the daemon is gone. Requests wait while the daemon does not read.
-    pub async fn send(&self, answer: &Answer, descriptor: Option<&OwnedFd>) {
+    pub(super) async fn send(&self, answer: &Answer, descriptor: Option<&OwnedFd>) {
         let bytes = answer.emit();
         while self.0.writable().await.is_ok() {
             match self.0.try_io(Interest::WRITABLE, || send(&self.0, &bytes, descriptor)) {
@@ -59,7 +59,7 @@ impl Line {
 
 impl Packet {
     /// The request that it is; else its number and why it is refused.
-    pub fn request(&self) -> Result<Request, (u32, String)> {
+    pub(super) fn request(&self) -> Result<Request, (u32, String)> {
         let request = Request::parse(&self.bytes).map_err(|damaged| (damaged.number, damaged.violation.to_string()))?;
         if self.has_descriptors {
             return Err((request.number, "a request has no descriptor".to_owned()));

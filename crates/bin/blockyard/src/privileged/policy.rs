@@ -40,7 +40,7 @@ const PORT_MIN: u16 = 1024;
 
 /// Why a request is not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Denial {
+pub(super) enum Denial {
     /// The policy forbids it: the rule as a sentence.
     Policy(String),
     /// The system says no.
@@ -55,7 +55,7 @@ impl From<Errno> for Denial {
 
 /// The rules, with the paths and ports of the configuration.
 #[derive(Clone, Debug)]
-pub struct Policy {
+pub(crate) struct Policy {
     own: Vec<PathBuf>,
     ports: BTreeSet<u16>,
 }
@@ -71,7 +71,7 @@ pub(super) struct Place {
 
 impl Policy {
     /// That of a daemon that is configured so.
-    pub fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         let settings = &config.settings;
         let mut own = vec![settings.state_dir.clone(), settings.socket.clone()];
         own.extend(config.opening.key.clone());
@@ -148,12 +148,12 @@ impl Policy {
 
 impl Place {
     /// True for a regular file, false for a block device.
-    pub fn is_file(&self) -> bool {
+    pub(super) fn is_file(&self) -> bool {
         FileType::from_raw_mode(self.stat.st_mode) == FileType::RegularFile
     }
 
     /// The same place, opened.
-    pub fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
+    pub(super) fn open(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         open(link_to(&self.fd), flags | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())
     }
 }

@@ -1,7 +1,9 @@
 //! Programs that look at disks: a fixed list, with fixed arguments, at most a few at a time, each with a limit on time and output.
 
+use super::desks::{self, Desks};
 use super::line::Line;
-use privilege::{Answer, Outcome};
+use super::verbs::Verbs;
+use privilege::{Answer, Outcome, Verb};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use std::ffi::OsString;
@@ -37,19 +39,19 @@ pub(super) struct Run {
 
 impl Run {
     /// What the disk says of its health, without waking it.
-    pub fn smartctl(device: &Path) -> Self {
+    pub(super) fn smartctl(device: &Path) -> Self {
         let arguments = ["--json".into(), "--nocheck=standby".into(), "--all".into(), device.into()].into();
         Self { program: "smartctl", arguments, patience: HEALTH_PATIENCE }
     }
 
     /// Which signatures are on the disk.
-    pub fn wipefs(path: &Path) -> Self {
+    pub(super) fn wipefs(path: &Path) -> Self {
         let arguments = ["--no-act".into(), "--json".into(), path.into()].into();
         Self { program: "wipefs", arguments, patience: PATIENCE }
     }
 
     /// The same, as another program says it.
-    pub fn blkid(path: &Path) -> Self {
+    pub(super) fn blkid(path: &Path) -> Self {
         let arguments = ["--probe".into(), "--output".into(), "export".into(), path.into()].into();
         Self { program: "blkid", arguments, patience: PATIENCE }
     }
@@ -61,7 +63,7 @@ pub(super) struct Programs(JoinSet<()>);
 
 impl Programs {
     /// The program runs, and answers the request when it has ended.
-    pub async fn start(&mut self, run: Run, number: u32, line: &Arc<Line>) {
+    pub(super) async fn start(&mut self, verbs: Arc<Verbs>, desks: Desks, verb: Verb, number: u32, line: &Arc<Line>) {
         while self.0.try_join_next().is_some() {}
         if self.0.len() >= AT_ONCE {
             let outcome = Outcome::Failed { errno: Errno::AGAIN.raw_os_error() };
@@ -69,9 +71,15 @@ impl Programs {
         }
         let line = line.clone();
         self.0.spawn(async move {
-            let (outcome, output) = match output_of(&run).await {
-                Ok((code, output)) => (Outcome::Ran { code }, Some(output)),
-                Err(errno) => (Outcome::Failed { errno: errno.raw_os_error() }, None),
+            let asked = verb.clone();
+            let run = desks.carry(&verb, number, move || verbs.program_of(&asked)).await;
+            let (outcome, output) = match run {
+                Ok(Ok(run)) => match output_of(&run).await {
+                    Ok((code, output)) => (Outcome::Ran { code }, Some(output)),
+                    Err(errno) => desks::outcome_of(errno),
+                },
+                Ok(Err(outcome)) => (outcome, None),
+                Err(errno) => desks::outcome_of(errno),
             };
             line.send(&Answer { number, outcome }, output.as_ref()).await;
         });

@@ -18,8 +18,15 @@ fn office(state: &Path) -> (OwnedFd, std::thread::JoinHandle<u64>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let line = Arc::new(Line::new(ours).expect("a socket"));
-            let (verbs, programs) = (Verbs::new(policy), Programs::default());
-            let mut office = Office { verbs, programs, line: line.clone(), damaged: 0 };
+            let (verbs, programs) = (Arc::new(Verbs::new(policy)), Programs::default());
+            let mut office = Office {
+                verbs,
+                desks: Desks::default(),
+                places: Arc::new(Semaphore::new(PLACES)),
+                programs,
+                line: line.clone(),
+                damaged: 0,
+            };
             while let Ok(Some(packet)) = line.receive().await {
                 office.answer(packet).await;
             }

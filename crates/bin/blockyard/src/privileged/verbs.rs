@@ -10,40 +10,41 @@ use std::fs::{self, File};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Files of this many created ones are remembered for a removal, the latest.
 const CREATED_MAX: usize = 64;
 
-/// What is done for the daemon, and what was.
+/// What is done for the daemon, and what was. Everything here may block for as long as a disk does not answer.
 pub(super) struct Verbs {
     policy: Policy,
     /// Block devices that were opened.
-    opened: BTreeSet<Dev>,
+    opened: Mutex<BTreeSet<Dev>>,
     /// Device and inode of files that were created.
-    created: Vec<(u64, u64)>,
+    created: Mutex<Vec<(u64, u64)>>,
 }
 
 impl Verbs {
     /// Nothing was done yet.
-    pub fn new(policy: Policy) -> Self {
-        Self { policy, opened: BTreeSet::new(), created: Vec::new() }
+    pub(super) fn new(policy: Policy) -> Self {
+        Self { policy, opened: Mutex::default(), created: Mutex::default() }
     }
 
-    /// The program that the verb runs, or why it is not run; none for another verb.
-    pub fn program_of(&self, verb: &Verb) -> Option<Result<Run, Outcome>> {
+    /// The program that the verb runs, or why it is not run.
+    pub(super) fn program_of(&self, verb: &Verb) -> Result<Run, Outcome> {
         let run = match verb {
             Verb::Health { path } => self.device(path).map(|place| Run::smartctl(&whole_device(&place))),
             Verb::Contents { path, program } => self.policy.place(path).map(|place| match program {
                 Program::Wipefs => Run::wipefs(&place.real),
                 Program::Blkid => Run::blkid(&place.real),
             }),
-            _ => return None,
+            _ => unreachable!("it is no program"),
         };
-        Some(run.map_err(outcome_of))
+        run.map_err(outcome_of)
     }
 
     /// What has come of the verb, and a descriptor where it gives one.
-    pub fn act(&mut self, verb: &Verb) -> (Outcome, Option<OwnedFd>) {
+    pub(super) fn act(&self, verb: &Verb) -> (Outcome, Option<OwnedFd>) {
         let done = match verb {
             Verb::Open { path, mode } => self.open(path, *mode).map(Some),
             Verb::Create { path, bytes } => self.create(path, *bytes).map(|()| None),
@@ -62,7 +63,7 @@ impl Verbs {
         }
     }
 
-    fn open(&mut self, path: &Path, mode: Mode) -> Result<OwnedFd, Denial> {
+    fn open(&self, path: &Path, mode: Mode) -> Result<OwnedFd, Denial> {
         let place = self.policy.place(path)?;
         let mut flags = if mode.write { OFlags::RDWR } else { OFlags::RDONLY };
         flags.set(OFlags::DIRECT, mode.direct);
@@ -70,12 +71,12 @@ impl Verbs {
         flags.set(OFlags::EXCL, !place.is_file());
         let fd = place.open(flags)?;
         if !place.is_file() {
-            self.opened.insert(place.stat.st_rdev);
+            lock(&self.opened).insert(place.stat.st_rdev);
         }
         Ok(fd)
     }
 
-    fn create(&mut self, path: &Path, bytes: u64) -> Result<(), Denial> {
+    fn create(&self, path: &Path, bytes: u64) -> Result<(), Denial> {
         let real = self.policy.admit_new(path)?;
         let made = || -> std::io::Result<(u64, u64)> {
             let file = File::options().write(true).create_new(true).mode(0o600).open(&real)?;
@@ -89,20 +90,22 @@ impl Verbs {
             file.metadata().map(|meta| (meta.dev(), meta.ino()))
         };
         let made = made().map_err(|error| errno_of(&error))?;
-        if self.created.len() == CREATED_MAX {
-            self.created.remove(0);
+        let mut created = lock(&self.created);
+        if created.len() == CREATED_MAX {
+            created.remove(0);
         }
-        self.created.push(made);
+        created.push(made);
         Ok(())
     }
 
-    fn remove(&mut self, path: &Path) -> Result<(), Denial> {
+    fn remove(&self, path: &Path) -> Result<(), Denial> {
         let real = self.policy.admit_new(path)?;
         let meta = fs::symlink_metadata(&real).map_err(|error| errno_of(&error))?;
-        let at = self.created.iter().position(|&made| made == (meta.dev(), meta.ino()));
+        let mut created = lock(&self.created);
+        let at = created.iter().position(|&made| made == (meta.dev(), meta.ino()));
         let at = at.ok_or_else(|| Denial::Policy(format!("{} was not created by the helper", real.display())))?;
         fs::remove_file(&real).map_err(|error| errno_of(&error))?;
-        self.created.remove(at);
+        created.remove(at);
         Ok(())
     }
 
@@ -118,11 +121,15 @@ impl Verbs {
     /// A block device that was opened through this helper.
     fn device(&self, path: &Path) -> Result<Place, Denial> {
         let place = self.policy.place(path)?;
-        if !place.is_file() && self.opened.contains(&place.stat.st_rdev) {
+        if !place.is_file() && lock(&self.opened).contains(&place.stat.st_rdev) {
             return Ok(place);
         }
         Err(Denial::Policy(format!("{} is no disk that was opened by the helper", path.display())))
     }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn outcome_of(denial: Denial) -> Outcome {

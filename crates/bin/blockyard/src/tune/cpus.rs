@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// Numbers of processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Cpus(BTreeSet<u32>);
+pub(crate) struct Cpus(BTreeSet<u32>);
 
 /// A list that somebody has written: at least one number, and nothing else than numbers and ranges.
 impl FromStr for Cpus {
@@ -39,7 +39,7 @@ impl TryFrom<String> for Cpus {
 
 impl Cpus {
     /// Those of a list such as `0-3,8`; what makes no sense is left out.
-    pub fn of_list(text: &str) -> Self {
+    pub(crate) fn of_list(text: &str) -> Self {
         let mut all = BTreeSet::new();
         for part in text.trim().split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -53,36 +53,36 @@ impl Cpus {
     }
 
     /// Those that are online.
-    pub fn online(root: &Root) -> Self {
+    pub(crate) fn online(root: &Root) -> Self {
         Self::of_list(&root.text("sys/devices/system/cpu/online").unwrap_or_default())
     }
 
     /// Those near the node that `numa_node` of a device names; those that are online where it names none.
-    pub fn near(root: &Root, node: Option<u32>) -> Self {
+    pub(crate) fn near(root: &Root, node: Option<u32>) -> Self {
         let list = node.and_then(|node| root.text(&format!("sys/devices/system/node/node{node}/cpulist")));
         let near = Self::of_list(&list.unwrap_or_default());
         if near.len() == 0 { Self::online(root) } else { near }
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    pub fn contains_all(&self, other: &Self) -> bool {
+    pub(crate) fn contains_all(&self, other: &Self) -> bool {
         other.0.is_subset(&self.0)
     }
 
-    pub fn join(&mut self, other: &Self) {
+    pub(crate) fn join(&mut self, other: &Self) {
         self.0.extend(&other.0);
     }
 
     /// The `n`th of them, round and round.
-    pub fn nth(&self, n: usize) -> Option<u32> {
+    pub(crate) fn nth(&self, n: usize) -> Option<u32> {
         self.0.iter().copied().nth(n.checked_rem(self.0.len())?)
     }
 
     /// Those of a mask: hexadecimal, 32 to a word, the highest first.
-    pub fn of_mask(text: &str) -> Self {
+    pub(crate) fn of_mask(text: &str) -> Self {
         let mut all = BTreeSet::new();
         for (n, word) in text.trim().rsplit(',').enumerate() {
             let bits = u32::from_str_radix(word, 16).unwrap_or(0);
@@ -109,7 +109,7 @@ impl fmt::Display for Cpus {
 }
 
 /// The node that a device's `numa_node` names.
-pub fn node(root: &Root, path: &str) -> Option<u32> {
+pub(super) fn node(root: &Root, path: &str) -> Option<u32> {
     root.text(path)?.parse().ok()
 }
 

@@ -19,7 +19,7 @@ const NCQ_DEPTH: &str = "31";
 
 /// A device that takes requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub(super) struct Device {
     /// As in `/sys/block`.
     pub name: String,
     /// True when the array has only a partition of it.
@@ -27,7 +27,7 @@ pub struct Device {
 }
 
 /// The device that `path` is, or is a part of; none for a file.
-pub fn device(root: &Root, path: &Path) -> Option<Device> {
+pub(super) fn device(root: &Root, path: &Path) -> Option<Device> {
     let real = fs::canonicalize(root.path(path)).ok()?;
     let devices = fs::canonicalize(root.path("dev")).ok()?;
     let name = real.strip_prefix(&devices).ok()?.file_name()?.to_str()?.to_owned();
@@ -41,7 +41,7 @@ pub fn device(root: &Root, path: &Path) -> Option<Device> {
 }
 
 /// The devices below `paths` that take requests themselves: those under a device mapper's, and not it.
-pub fn devices(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Device> {
+pub(super) fn devices(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Device> {
     let mut found: BTreeMap<String, Device> = BTreeMap::new();
     let mut next: Vec<Device> = paths.iter().filter_map(|path| device(root, path.as_ref())).collect();
     while let Some(device) = next.pop() {
@@ -56,7 +56,7 @@ pub fn devices(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Device> {
     found.into_values().collect()
 }
 
-pub fn look(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Advice> {
+pub(super) fn look(root: &Root, paths: &[impl AsRef<Path>]) -> Vec<Advice> {
     devices(root, paths).iter().flat_map(|device| of(root, device)).collect()
 }
 

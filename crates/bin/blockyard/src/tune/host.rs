@@ -12,7 +12,7 @@ use engine::{Budget, Limits};
 
 /// What the array offers in a login, and takes of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub(crate) struct Terms {
     pub commands: u32,
     pub segment_bytes: u32,
     pub first_burst_bytes: u32,
@@ -22,7 +22,7 @@ pub struct Terms {
 
 /// What is known of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Machine {
+pub(crate) struct Machine {
     /// True when it has several paths to a volume, none where nobody has said which host it is.
     pub paths: Option<bool>,
     /// Ports of its network cards that carry iSCSI.
@@ -37,7 +37,7 @@ pub struct Machine {
 
 impl Terms {
     /// Those of this version.
-    pub fn ours() -> Self {
+    pub(crate) fn ours() -> Self {
         let limits = Limits::of(Budget { shards: 1, buffer_bytes: 1 << 20, cache_bytes: 0 });
         let offer = iscsi_target::target_config(&limits).login.offer;
         Self {
@@ -51,7 +51,7 @@ impl Terms {
 }
 
 /// Everything to set on a host of this kind, in its order.
-pub fn steps(system: System, terms: Terms, machine: Machine) -> Vec<Step> {
+pub(crate) fn steps(system: System, terms: Terms, machine: Machine) -> Vec<Step> {
     match system {
         System::Linux => linux::steps(terms, machine),
         System::Windows => windows::steps(terms, machine),

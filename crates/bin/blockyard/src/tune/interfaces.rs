@@ -10,7 +10,7 @@ const JUMBO: u64 = 9000;
 const WIRE_BYTES_MAX: u64 = 65_000;
 
 /// `portals` and what is below them (of a bond its cards, of a VLAN its interface), each once.
-pub fn with_those_below(root: &Root, portals: &[String]) -> Vec<String> {
+pub(super) fn with_those_below(root: &Root, portals: &[String]) -> Vec<String> {
     let mut found = BTreeSet::new();
     let mut next: Vec<String> = portals.to_vec();
     while let Some(name) = next.pop() {
@@ -23,7 +23,7 @@ pub fn with_those_below(root: &Root, portals: &[String]) -> Vec<String> {
 }
 
 /// True for one that is a card, also a virtual machine's.
-pub fn is_card(root: &Root, name: &str) -> bool {
+pub(super) fn is_card(root: &Root, name: &str) -> bool {
     root.has(&format!("sys/class/net/{name}/device"))
 }
 
@@ -37,16 +37,16 @@ fn is_virtual(root: &Root, name: &str) -> bool {
 }
 
 /// How fast it is, in Mbit/s, where it says so.
-pub fn megabits(root: &Root, name: &str) -> Option<u64> {
+pub(super) fn megabits(root: &Root, name: &str) -> Option<u64> {
     root.number(&format!("sys/class/net/{name}/speed"))
 }
 
 /// The processors near a card.
-pub fn cpus(root: &Root, name: &str) -> Cpus {
+pub(super) fn cpus(root: &Root, name: &str) -> Cpus {
     Cpus::near(root, cpus::node(root, &format!("sys/class/net/{name}/device/numa_node")))
 }
 
-pub fn look(root: &Root, portals: &[String]) -> Vec<Advice> {
+pub(super) fn look(root: &Root, portals: &[String]) -> Vec<Advice> {
     let of = |name: String| {
         let mut all: Vec<Advice> = mtu(root, &name).into_iter().collect();
         if is_card(root, &name) {

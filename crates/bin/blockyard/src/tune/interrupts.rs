@@ -8,7 +8,7 @@ use super::{Advice, Array, Root, Setting, disks, interfaces};
 /// Interrupts of a device that belong to none of its queues.
 const ASIDE: [&str; 8] = ["config", "async", "misc", "event", "cmd", "fdir", "pages", "ctrl"];
 
-pub fn look(root: &Root, array: &Array) -> Vec<Advice> {
+pub(super) fn look(root: &Root, array: &Array) -> Vec<Advice> {
     let cards = interfaces::with_those_below(root, &array.interfaces);
     let cards = cards.into_iter().filter(|name| interfaces::is_card(root, name));
     let mut all: Vec<Advice> =

@@ -26,7 +26,7 @@ WantedBy=multi-user.target
 ";
 
 /// The line that keeps a setting; none where the thing has no name that stays.
-pub fn line(root: &Root, setting: &Setting) -> Option<Line> {
+pub(super) fn line(root: &Root, setting: &Setting) -> Option<Line> {
     let in_file = |file: &str, text: String| Some(Line { file: file.to_owned(), text });
     match setting {
         Setting::Ethtool { option, interface, name, value } => {
@@ -80,7 +80,7 @@ fn interface_rule(root: &Root, name: &str) -> Option<String> {
 }
 
 /// The files of a record: path and text, and none where there is nothing to keep.
-pub fn files(record: &Record) -> BTreeMap<&'static str, Option<String>> {
+pub(crate) fn files(record: &Record) -> BTreeMap<&'static str, Option<String>> {
     let mut all: BTreeMap<&'static str, Option<String>> =
         [SYSCTL, UDEV, TMPFILES, UNIT].map(|file| (file, None)).into();
     let mut last = BTreeMap::new();
@@ -104,7 +104,7 @@ pub fn files(record: &Record) -> BTreeMap<&'static str, Option<String>> {
 /// The files are those of the record. Returns the paths of those that are new, and of those that are gone.
 ///
 /// *Errors*: what the system says.
-pub fn write(root: &Root, record: &Record) -> io::Result<Vec<String>> {
+pub(super) fn write(root: &Root, record: &Record) -> io::Result<Vec<String>> {
     let mut changed = Vec::new();
     for (path, text) in files(record) {
         let is_new = match &text {

@@ -18,7 +18,7 @@ const PLAIN_MTU: u64 = 1500;
 const BUDGET: u64 = 600;
 const BACKLOG: u64 = 4096;
 
-pub fn look(root: &Root, portals: &[String]) -> Vec<Advice> {
+pub(super) fn look(root: &Root, portals: &[String]) -> Vec<Advice> {
     let tcp = Tcp { root, portals };
     let all = [
         tcp.window(&TCP_RMEM),
@@ -39,7 +39,7 @@ pub fn look(root: &Root, portals: &[String]) -> Vec<Advice> {
 }
 
 /// The file of a sysctl.
-pub fn sysctl(name: &str) -> String {
+pub(super) fn sysctl(name: &str) -> String {
     format!("proc/sys/{}", name.replace('.', "/"))
 }
 

@@ -14,7 +14,7 @@ const LOCKED_BYTES: u64 = 64 << 20;
 /// What Linux begins with.
 const HALT_POLL_NS: &str = "200000";
 
-pub fn look(root: &Root, array: &Array) -> Vec<Advice> {
+pub(super) fn look(root: &Root, array: &Array) -> Vec<Advice> {
     let all = [
         governor(root),
         halt_poll(root),

@@ -14,7 +14,7 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// One setting that was made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The knob's name, with whose it is.
     pub name: String,
     /// Why, as the files that keep it say.
@@ -30,7 +30,7 @@ pub struct Entry {
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Line {
+pub(crate) struct Line {
     /// Without the first slash, as in `etc/sysctl.d/90-blockyard.conf`.
     pub file: String,
     pub text: String,
@@ -38,7 +38,7 @@ pub struct Line {
 
 /// All settings that were made, in the order in which they were made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record(pub Vec<Entry>);
+pub(crate) struct Record(pub Vec<Entry>);
 
 #[derive(Serialize, Deserialize)]
 struct Document {
@@ -50,7 +50,7 @@ impl Record {
     /// The one of this machine; an empty one where nothing was set.
     ///
     /// *Errors*: it cannot be read, or another version has written it.
-    pub fn load(root: &Root) -> io::Result<Self> {
+    pub(crate) fn load(root: &Root) -> io::Result<Self> {
         let text = match bounded::text_file(&root.path(PLACE), FILE_BYTES_MAX) {
             Ok(text) => text,
             Err(error) if error.is_absent() => return Ok(Self::default()),
@@ -67,7 +67,7 @@ impl Record {
     /// It is on the disk; an empty one is no file.
     ///
     /// *Errors*: what the system says.
-    pub fn save(&self, root: &Root) -> io::Result<()> {
+    pub(crate) fn save(&self, root: &Root) -> io::Result<()> {
         if self.0.is_empty() {
             removed(root, PLACE)?;
             // It stays when there is something else in it.
@@ -79,7 +79,7 @@ impl Record {
     }
 
     /// The setting is in it. What was so before the first time stays.
-    pub fn add(&mut self, entry: Entry) {
+    pub(crate) fn add(&mut self, entry: Entry) {
         let same = self.0.iter_mut().find(|known| known.setting.place() == entry.setting.place());
         match same {
             Some(known) => *known = Entry { before: known.before.clone(), ..entry },
@@ -88,12 +88,12 @@ impl Record {
     }
 
     /// Nothing in it is a setting of this place.
-    pub fn forget(&mut self, setting: &Setting) {
+    pub(crate) fn forget(&mut self, setting: &Setting) {
         self.0.retain(|known| known.setting.place() != setting.place());
     }
 
     /// Where it is.
-    pub fn place(root: &Root) -> String {
+    pub(crate) fn place(root: &Root) -> String {
         root.path(PLACE).display().to_string()
     }
 }
@@ -101,7 +101,7 @@ impl Record {
 /// The file holds `text`, whole or as before; true when that is new.
 ///
 /// *Errors*: what the system says.
-pub fn replaced(root: &Root, path: &str, text: &str) -> io::Result<bool> {
+pub(super) fn replaced(root: &Root, path: &str, text: &str) -> io::Result<bool> {
     let path = root.path(path);
     if fs::read_to_string(&path).is_ok_and(|now| now == text) {
         return Ok(false);
@@ -126,7 +126,7 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
 /// There is no such file; true when there was one.
 ///
 /// *Errors*: what the system says.
-pub fn removed(root: &Root, path: &str) -> io::Result<bool> {
+pub(super) fn removed(root: &Root, path: &str) -> io::Result<bool> {
     match fs::remove_file(root.path(path)) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),

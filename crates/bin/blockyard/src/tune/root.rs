@@ -13,41 +13,41 @@ const ETHTOOL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The folder that holds `proc`, `sys`, `dev` and `etc`.
 #[derive(Clone, Debug)]
-pub struct Root(PathBuf);
+pub(crate) struct Root(PathBuf);
 
 impl Root {
     /// This machine for `/`, else a picture of one: `ethtool` is not run for it, but read from `ethtool/OPTION/INTERFACE`.
-    pub fn new(path: impl Into<PathBuf>) -> Self {
+    pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
     /// True for the machine that we run on.
-    pub fn is_real(&self) -> bool {
+    pub(crate) fn is_real(&self) -> bool {
         self.0 == Path::new("/")
     }
 
     /// Where `path`, with or without its first slash, is.
-    pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+    pub(crate) fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.0.join(path.as_ref().strip_prefix("/").unwrap_or(path.as_ref()))
     }
 
     /// What stands in a file, trimmed; none where it cannot be read.
-    pub fn text(&self, path: &str) -> Option<String> {
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
         Some(fs::read_to_string(self.path(path)).ok()?.trim().to_owned())
     }
 
     /// The number in a file.
-    pub fn number(&self, path: &str) -> Option<u64> {
+    pub(crate) fn number(&self, path: &str) -> Option<u64> {
         self.text(path)?.parse().ok()
     }
 
     /// True when there is such a file or folder.
-    pub fn has(&self, path: &str) -> bool {
+    pub(crate) fn has(&self, path: &str) -> bool {
         self.path(path).exists()
     }
 
     /// The names in a folder: numbers by their size, others by their letters.
-    pub fn names(&self, path: &str) -> Vec<String> {
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort_by_key(|name| (trailing_number(name), name.clone()));
@@ -57,13 +57,13 @@ impl Root {
     /// The file, which is there, holds `value`.
     ///
     /// *Errors*: what the system says.
-    pub fn write(&self, path: &str, value: &str) -> io::Result<()> {
+    pub(crate) fn write(&self, path: &str, value: &str) -> io::Result<()> {
         // The kernel takes a value in one write.
         OpenOptions::new().write(true).truncate(!self.is_real()).open(self.path(path))?.write_all(value.as_bytes())
     }
 
     /// What `ethtool OPTION INTERFACE` prints; none where it cannot say it, or is not installed.
-    pub fn ethtool(&self, option: &str, interface: &str) -> Option<String> {
+    pub(crate) fn ethtool(&self, option: &str, interface: &str) -> Option<String> {
         if !self.is_real() {
             return self.text(&format!("ethtool/{option}/{interface}"));
         }
@@ -74,7 +74,7 @@ impl Root {
     /// `ethtool` has done this.
     ///
     /// *Errors*: what it says.
-    pub fn run_ethtool(&self, words: &[&str]) -> io::Result<()> {
+    pub(crate) fn run_ethtool(&self, words: &[&str]) -> io::Result<()> {
         if !self.is_real() {
             return Err(io::Error::other("a picture of a machine has no ethtool"));
         }
@@ -94,7 +94,7 @@ fn ethtool() -> Command {
 }
 
 /// The number that a name ends with.
-pub fn trailing_number(name: &str) -> Option<u64> {
+pub(super) fn trailing_number(name: &str) -> Option<u64> {
     let digits = name.len() - name.trim_end_matches(|c: char| c.is_ascii_digit()).len();
     name.get(name.len() - digits..)?.parse().ok()
 }

@@ -7,7 +7,7 @@ use std::io;
 
 /// What one setting has come to.
 #[derive(Debug)]
-pub struct Step {
+pub(crate) struct Step {
     /// The knob's name.
     pub name: String,
     /// What was written, and where.
@@ -20,7 +20,7 @@ pub struct Step {
 
 impl Setting {
     /// Where it is set, whatever the value.
-    pub fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         match self {
             Self::File { path, .. } => format!("/{path}"),
             Self::Ethtool { option, interface, name, .. } => format!("ethtool {option} {interface} {name}"),
@@ -28,7 +28,7 @@ impl Setting {
     }
 
     /// What it is to be.
-    pub fn value(&self) -> &str {
+    pub(crate) fn value(&self) -> &str {
         match self {
             Self::File { value, .. } | Self::Ethtool { value, .. } => value,
         }
@@ -64,7 +64,7 @@ impl Setting {
 }
 
 /// What is to be set of `all`: what is to be changed, and what somebody has named who was asked.
-pub fn plan<'a>(all: &'a [Advice], only: &[String]) -> Vec<&'a Advice> {
+pub(crate) fn plan<'a>(all: &'a [Advice], only: &[String]) -> Vec<&'a Advice> {
     let agreed = |advice: &Advice| only.iter().any(|word| *word == advice.knob.name || *word == advice.name());
     let wanted = |advice: &&Advice| match advice.verdict {
         Verdict::Change => !advice.settings.is_empty(),
@@ -75,7 +75,7 @@ pub fn plan<'a>(all: &'a [Advice], only: &[String]) -> Vec<&'a Advice> {
 }
 
 /// The settings of `advice` as a record has them, each with what is so now.
-pub fn entries(root: &Root, advice: &[&Advice], keeps: bool) -> Vec<Entry> {
+pub(crate) fn entries(root: &Root, advice: &[&Advice], keeps: bool) -> Vec<Entry> {
     let of = |advice: &Advice| {
         let entry = |setting: &Setting| Entry {
             name: advice.name(),
@@ -92,7 +92,7 @@ pub fn entries(root: &Root, advice: &[&Advice], keeps: bool) -> Vec<Entry> {
 /// Everything of `entries` was tried, in their order. What was set is in the record, and the record on the disk.
 ///
 /// *Errors*: the record or a file that keeps something cannot be written. Where it was the record, nothing was set.
-pub fn apply(root: &Root, entries: &[Entry]) -> io::Result<(Vec<Step>, Vec<String>)> {
+pub(crate) fn apply(root: &Root, entries: &[Entry]) -> io::Result<(Vec<Step>, Vec<String>)> {
     let mut record = Record::load(root)?;
     let known = record.clone();
     entries.iter().cloned().for_each(|entry| record.add(entry));
@@ -136,7 +136,7 @@ fn words(text: &str) -> BTreeSet<&str> {
 /// Everything that was set is as it was before, the last first; what is gone by now is left. What was refused stays in the record.
 ///
 /// *Errors*: the record cannot be read or written, or a file that keeps something cannot be removed.
-pub fn revert(root: &Root) -> io::Result<(Vec<Step>, Vec<String>)> {
+pub(crate) fn revert(root: &Root) -> io::Result<(Vec<Step>, Vec<String>)> {
     let record = Record::load(root)?;
     let mut left = record.clone();
     let mut steps = Vec::new();

@@ -1,6 +1,6 @@
 //! Who is told when a disk is lost: a real daemon, and receivers that are real servers.
 
-pub mod servers;
+pub(crate) mod servers;
 
 use crate::serve::{PATIENCE, ask, ask_line, end, good, start, wait_until_served};
 use rustix::process::Signal;

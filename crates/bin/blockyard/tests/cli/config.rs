@@ -219,12 +219,13 @@ fn odd_sizes_that_the_array_exports_are_taken_back_and_sizes_without_a_unit_are_
     }
     good("pool create tank --level raid6 d0 d1 d2 d3 --member-size exact");
     good("pool set tank rebuild.max=559513B/s");
+    good("pool set tank disk.deadline=12s disk.wait=95s disk.errors=17 disk.error-rate=45% disk.slow=off");
     good("volume create tank/odd 12345678B");
     good("volume create tank/thin 1.5MB --thin --granule 64KiB");
     good("volume set tank/odd --bandwidth 1000001B/s --read-ahead 5000B");
     for form in ["table", "json"] {
         let exported = good(&format!("export -o {form}"));
-        for text in ["559513B/s", "1000001B/s", "5000B"] {
+        for text in ["559513B/s", "1000001B/s", "5000B", "12s", "95s", "17", "45%", "off"] {
             assert!(exported.contains(text), "{text} is not in {exported}");
         }
         let file = dir.join(format!("copy.{form}"));

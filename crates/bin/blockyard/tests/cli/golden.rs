@@ -2,10 +2,10 @@
 
 use crate::lab::{Lab, without_speed};
 use crate::rest::COMMANDS;
+use crate::serve::wait_for;
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 /// Words that differ from run to run, or from machine to machine, by what they stand for.
 fn settled(text: &str, dir: &str) -> String {
@@ -63,8 +63,12 @@ fn commands_print_what_they_have_always_printed() {
     let of_the_machine = ["disk find", "config list", "state show", "state accept", "doctor"];
     for command in COMMANDS.lines().filter(|line| !line.is_empty() && !of_the_machine.contains(line)) {
         let words: Vec<&str> = command.split(' ').chain(["-o", "table"]).collect();
-        if command == "pool scrub status tank" {
-            wait_for_scrub(&lab);
+        // What the commands before have started is over then, on every machine.
+        let until = |line, text: &str| drop(wait_for(lab.dir.path(), line, |said| said.contains(text)));
+        match command {
+            "pool scrub status tank" => until("pool scrub status tank -o table", " done "),
+            "pool export tank" => until("pool show tank -o table", "pool tank: healthy"),
+            _ => {}
         }
         let outcome = lab.run(&words);
         let text = |text: &str, before: &str| {
@@ -88,17 +92,6 @@ fn commands_print_what_they_have_always_printed() {
         assert_eq!(line, kept, "line {} of {at}; BLOCKYARD_BLESS=1 writes it anew; from there on:\n{more}", number + 1);
     }
     assert_eq!(real.lines().count(), kept.lines().count(), "{}; BLOCKYARD_BLESS=1 writes it anew", path.display());
-}
-
-/// The scrub that the command before has started is over: it is on every machine by the next command then, or on none.
-fn wait_for_scrub(lab: &Lab) {
-    for _ in 0..300 {
-        if lab.run(&["pool", "scrub", "status", "tank", "-o", "table"]).stdout.contains(" done ") {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    panic!("the scrub of an empty pool has not ended in 30 s");
 }
 
 #[test]

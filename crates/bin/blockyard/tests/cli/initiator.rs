@@ -14,36 +14,36 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Sense key, additional sense code and qualifier.
-pub type Triple = (u8, u8, u8);
+pub(crate) type Triple = (u8, u8, u8);
 /// What a write to a write-protected unit gets.
 ///
 /// *Source*: SBC-4 §4.12.
-pub const WRITE_PROTECTED: Triple = (7, 0x27, 0);
+pub(crate) const WRITE_PROTECTED: Triple = (7, 0x27, 0);
 const NAME: &str = "iqn.2026-11.io.blockyard:client";
 const UNIT_ATTENTION: u8 = 6;
 const BLOCK_BYTES: usize = 512;
 
 /// A session in full feature phase, whose commands go to LUN 0.
-pub struct Initiator {
+pub(crate) struct Initiator {
     machine: Connection,
     stream: TcpStream,
     begun: Instant,
 }
 
 /// The host of [`Initiator`] sees `tank/v` as LUN 0.
-pub fn present(dir: &Path) {
+pub(crate) fn present(dir: &Path) {
     good(dir, &format!("host add client --initiator {NAME}"));
     good(dir, "present tank/v client --lun 0");
 }
 
 impl Initiator {
     /// The login to the daemon of the folder has succeeded, without authentication, and the unit is ready.
-    pub fn login(dir: &Path) -> Self {
+    pub(crate) fn login(dir: &Path) -> Self {
         Self::login_at(dir, &cell(dir, "portal", 0))
     }
 
     /// As [`Initiator::login`], through this portal.
-    pub fn login_at(dir: &Path, portal: &str) -> Self {
+    pub(crate) fn login_at(dir: &Path, portal: &str) -> Self {
         let target = cell(dir, "target", 1);
         let name = |text: &str| IscsiName::parse(text).expect("an iSCSI name");
         let config = Config::new(InitiatorConfig::new(name(NAME), Some(name(&target))));
@@ -64,17 +64,17 @@ impl Initiator {
     }
 
     /// Waits so long for an answer from now on.
-    pub fn be_patient(&mut self, limit: Duration) {
+    pub(crate) fn be_patient(&mut self, limit: Duration) {
         self.stream.set_read_timeout(Some(limit)).expect("an open socket");
     }
 
     /// READ (16).
-    pub fn read(&mut self, block: u64, blocks: u32) -> Result<Vec<u8>, Triple> {
+    pub(crate) fn read(&mut self, block: u64, blocks: u32) -> Result<Vec<u8>, Triple> {
         self.ask(&transfer(0x88, block, blocks), blocks as usize * BLOCK_BYTES)
     }
 
     /// WRITE (16) of blocks full of `fill`.
-    pub fn write(&mut self, block: u64, blocks: u32, fill: u8) -> Result<(), Triple> {
+    pub(crate) fn write(&mut self, block: u64, blocks: u32, fill: u8) -> Result<(), Triple> {
         let data = Buf::copy_of(&vec![fill; blocks as usize * BLOCK_BYTES]);
         self.command(&transfer(0x8a, block, blocks), Some(data), DataIn::None).map(|_| ())
     }
@@ -82,7 +82,7 @@ impl Initiator {
     /// True when MODE SENSE (6) has WP set in the device-specific parameter.
     ///
     /// *Source*: SPC-4 §7.5.5, SBC-4 §6.5.1.
-    pub fn is_write_protected(&mut self) -> bool {
+    pub(crate) fn is_write_protected(&mut self) -> bool {
         let header = self.ask(&[0x1a, 0, 0x3f, 0, 192, 0], 192).expect("MODE SENSE succeeds");
         header[2] & 0x80 != 0
     }

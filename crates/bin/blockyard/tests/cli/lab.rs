@@ -12,27 +12,22 @@ use tempfile::TempDir;
 use testbed::{DiskFacts, Hosts, Testbed};
 
 /// The daemon, until it is dropped.
-pub struct Lab {
+pub(crate) struct Lab {
     pub dir: TempDir,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// How a command ended.
-pub struct Outcome {
+pub(crate) struct Outcome {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
 impl Lab {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::over(Testbed { pace: Duration::from_millis(10), ..Testbed::default() })
-    }
-
-    /// As [`Lab::new`], on disks so slow that work in the background takes seconds.
-    pub fn slow() -> Self {
-        Self::over(Testbed { disk_bytes_per_second: 16 << 10, ..Testbed::default() })
     }
 
     fn over(testbed: Testbed) -> Self {
@@ -68,11 +63,11 @@ impl Lab {
     }
 
     /// Runs `blockyard` with these arguments in the lab's folder.
-    pub fn run(&self, arguments: &[&str]) -> Outcome {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Outcome {
         self.run_with(arguments, &[])
     }
 
-    pub fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
+    pub(crate) fn run_with(&self, arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
         let socket = self.dir.path().join("socket").to_string_lossy().into_owned();
         let environment: Vec<_> = environment.iter().copied().chain([("BLOCKYARD_SOCKET", socket.as_str())]).collect();
         run_in(self.dir.path().to_path_buf(), arguments, &environment)
@@ -80,7 +75,7 @@ impl Lab {
 
     /// As [`Lab::run`], for what must go well: its standard output.
     #[track_caller]
-    pub fn good(&self, arguments: &[&str]) -> String {
+    pub(crate) fn good(&self, arguments: &[&str]) -> String {
         let outcome = self.run(arguments);
         assert_eq!(outcome.code, 0, "{arguments:?}: {}", outcome.stderr);
         outcome.stdout
@@ -88,7 +83,7 @@ impl Lab {
 
     /// As [`Lab::run`], for what must be refused with this exit code: its sentence.
     #[track_caller]
-    pub fn bad(&self, arguments: &[&str], code: i32) -> String {
+    pub(crate) fn bad(&self, arguments: &[&str], code: i32) -> String {
         let outcome = self.run(arguments);
         assert_eq!(outcome.code, code, "{arguments:?}: {}{}", outcome.stdout, outcome.stderr);
         assert_eq!(outcome.stdout, "", "what is refused prints nothing on stdout");
@@ -98,7 +93,7 @@ impl Lab {
     }
 
     /// Six disks, a RAID-6 pool `tank`, a volume `tank/vm1`, a host `web`.
-    pub fn furnish(&self) {
+    pub(crate) fn furnish(&self) {
         for n in 0..6 {
             let (name, path) = (format!("d{n}"), format!("d{n}.img"));
             self.good(&["disk", "add", "--name", &name, "--create", "64MiB", &path]);
@@ -118,7 +113,7 @@ impl Drop for Lab {
     }
 }
 
-pub fn run_in(dir: PathBuf, arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
+pub(crate) fn run_in(dir: PathBuf, arguments: &[&str], environment: &[(&str, &str)]) -> Outcome {
     let output = Command::new(env!("CARGO_BIN_EXE_blockyard"))
         .args(arguments)
         .current_dir(dir)
@@ -202,7 +197,7 @@ fn session() -> SessionReport {
 }
 
 /// The lines of `text` without what depends on how fast the machine is: progress, and how long work took.
-pub fn without_speed(text: &str) -> String {
+pub(crate) fn without_speed(text: &str) -> String {
     let cut = |line: &str| {
         let (first, _) = line.split_once("  ").unwrap_or((line, ""));
         if !first.is_empty() && [" running ", " stopped  ", " s   done "].iter().any(|state| line.contains(state)) {

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 /// A run of every command that asks the daemon. What is refused has asked all the same.
-pub const COMMANDS: &str = "
+pub(crate) const COMMANDS: &str = "
 status
 top --once
 tune show --root .

@@ -7,14 +7,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long the daemon may take to start or to end; two cores are shared with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How a daemon is started in the folder of its test.
-pub const SERVE: [&str; 9] =
+pub(crate) const SERVE: [&str; 9] =
     ["serve", "--shards", "1", "--state-dir", "state", "--socket", "socket", "--portal", "127.0.0.1:0"];
 
 /// A daemon that ends with its test, also when that fails.
-pub struct Daemon(pub Child);
+pub(crate) struct Daemon(pub Child);
 
 impl Drop for Daemon {
     fn drop(&mut self) {
@@ -26,7 +26,7 @@ impl Drop for Daemon {
 
 impl Daemon {
     /// The process that serves: beside its helper, which is the one that was started.
-    pub fn process(&self) -> u32 {
+    pub(crate) fn process(&self) -> u32 {
         self.confined_process().expect("it has a daemon")
     }
 
@@ -41,7 +41,7 @@ impl Daemon {
     }
 }
 
-pub fn start(dir: &Path) -> Daemon {
+pub(crate) fn start(dir: &Path) -> Daemon {
     start_node(dir, "test")
 }
 
@@ -49,7 +49,7 @@ fn start_node(dir: &Path, node: &str) -> Daemon {
     start_with(dir, node, &["--no-web"])
 }
 
-pub fn start_with(dir: &Path, node: &str, more: &[&str]) -> Daemon {
+pub(crate) fn start_with(dir: &Path, node: &str, more: &[&str]) -> Daemon {
     let daemon = Command::new(env!("CARGO_BIN_EXE_blockyard"))
         .args(SERVE)
         .args(["--node", node])
@@ -61,32 +61,32 @@ pub fn start_with(dir: &Path, node: &str, more: &[&str]) -> Daemon {
     Daemon(daemon.expect("it runs"))
 }
 
-pub fn ask(dir: &Path, arguments: &[&str]) -> crate::lab::Outcome {
+pub(crate) fn ask(dir: &Path, arguments: &[&str]) -> crate::lab::Outcome {
     run_in(dir.to_path_buf(), arguments, &[("BLOCKYARD_SOCKET", "socket")])
 }
 
 /// As [`ask`], of the words of a line.
-pub fn ask_line(dir: &Path, line: &str) -> crate::lab::Outcome {
+pub(crate) fn ask_line(dir: &Path, line: &str) -> crate::lab::Outcome {
     ask(dir, &line.split(' ').collect::<Vec<_>>())
 }
 
 /// What the line prints, which must succeed.
 #[track_caller]
-pub fn good(dir: &Path, line: &str) -> String {
+pub(crate) fn good(dir: &Path, line: &str) -> String {
     let outcome = ask_line(dir, line);
     assert_eq!(outcome.code, 0, "{line}: {}{}", outcome.stdout, outcome.stderr);
     outcome.stdout
 }
 
 /// A cell of the first row of the list.
-pub fn cell(dir: &Path, table: &str, column: usize) -> String {
+pub(crate) fn cell(dir: &Path, table: &str, column: usize) -> String {
     let told = ask(dir, &[table, "list", "--no-headers"]).stdout;
     told.split('\t').nth(column).expect("a cell").trim().to_owned()
 }
 
 /// What the command prints once that is so; alerts are judged every few seconds.
 #[track_caller]
-pub fn wait_for(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) -> String {
+pub(crate) fn wait_for(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) -> String {
     let begun = Instant::now();
     loop {
         let said = ask_line(dir, line).stdout;
@@ -98,7 +98,7 @@ pub fn wait_for(dir: &Path, line: &str, is_so: impl Fn(&str) -> bool) -> String 
     }
 }
 
-pub fn wait_until_served(dir: &Path) {
+pub(crate) fn wait_until_served(dir: &Path) {
     let begun = Instant::now();
     while ask(dir, &["status"]).code == 6 {
         assert!(begun.elapsed() < PATIENCE, "the daemon did not start");
@@ -106,7 +106,7 @@ pub fn wait_until_served(dir: &Path) {
     }
 }
 
-pub fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
+pub(crate) fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
     let id = Pid::from_raw(i32::try_from(daemon.0.id()).expect("a process id")).expect("not zero");
     let process = daemon.confined_process();
     kill_process(id, signal).expect("it runs");
@@ -121,13 +121,13 @@ pub fn end(daemon: &mut Daemon, signal: Signal) -> ExitStatus {
 }
 
 /// True while the process has a thread that runs, and with it open files: the first may have ended before the others.
-pub fn runs(process: u32) -> bool {
+pub(crate) fn runs(process: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).map_or(0, Iterator::count);
     threads > 1 || std::fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// How the process that was started has ended.
-pub fn wait_for_end(daemon: &mut Daemon) -> ExitStatus {
+pub(crate) fn wait_for_end(daemon: &mut Daemon) -> ExitStatus {
     let begun = Instant::now();
     loop {
         if let Some(status) = daemon.0.try_wait().expect("it is ours") {
@@ -173,7 +173,7 @@ fn disk_that_failed_by_accident_is_its_own_replacement() {
     assert!(good("pool show tank").starts_with("pool tank: healthy\n"));
     good("disk replace d1 d2 --force --yes --wait");
     let disks = good("disk list --no-headers");
-    assert!(disks.contains("d1\tfree\t(tank)") && disks.contains("d2\tin use\ttank"), "{disks}");
+    assert!(disks.contains("d1\tformer member\t(tank)") && disks.contains("d2\tin use\ttank"), "{disks}");
     assert!(end(&mut daemon, Signal::TERM).success());
 }
 

@@ -11,7 +11,7 @@ const SPACE_ALLOCATION_FAILED: (u8, u8, u8) = (7, 0x27, 7);
 
 /// `status` and its exit code, `pool show`, `doctor` and the alerts say `words` of `tank`, and the alert has this code.
 #[track_caller]
-pub fn all_tell(dir: &Path, code: &str, words: &str) {
+pub(crate) fn all_tell(dir: &Path, code: &str, words: &str) {
     wait_for(dir, "status", |said| said.contains(words));
     assert_eq!(ask(dir, &["status", "--check"]).code, 7);
     let state = words.trim_end_matches(": ");

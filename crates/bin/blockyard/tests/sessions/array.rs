@@ -13,25 +13,25 @@ use sim::{DiskHandle, DiskShape, Sim};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-pub const TARGET: &str = "iqn.2026-11.io.blockyard:sessions";
-pub const HOST_SECRET: &[u8] = b"a secret of the host";
-pub const ARRAY_SECRET: &[u8] = b"a secret of the array";
+pub(crate) const TARGET: &str = "iqn.2026-11.io.blockyard:sessions";
+pub(crate) const HOST_SECRET: &[u8] = b"a secret of the host";
+pub(crate) const ARRAY_SECRET: &[u8] = b"a secret of the array";
 /// Blocks of 512 bytes on the disk that is LUN 0.
-pub const DISK_BLOCKS: u64 = 64;
+pub(crate) const DISK_BLOCKS: u64 = 64;
 
 /// The host that needs no CHAP.
-pub const OPEN: &str = "open";
+pub(crate) const OPEN: &str = "open";
 
-pub fn portal() -> SocketAddr {
+pub(crate) fn portal() -> SocketAddr {
     "10.0.0.2:3260".parse().unwrap()
 }
 
-pub fn initiator(host: &str) -> String {
+pub(crate) fn initiator(host: &str) -> String {
     format!("iqn.2026-11.io.blockyard:{host}")
 }
 
 /// The node of this number, on its shard.
-pub fn identity(number: u8) -> NodeIdentity {
+pub(crate) fn identity(number: u8) -> NodeIdentity {
     NodeIdentity {
         id: NodeId::from_bytes([number; 16]),
         name: name(&format!("array{number}")),
@@ -41,12 +41,12 @@ pub fn identity(number: u8) -> NodeIdentity {
 }
 
 /// What only that node knows.
-pub fn pool_secret(number: u8) -> Secret {
+pub(crate) fn pool_secret(number: u8) -> Secret {
     Secret::new(vec![number; 32]).unwrap()
 }
 
 /// A data plane that runs until the simulation ends.
-pub struct Array {
+pub(crate) struct Array {
     /// What holds LUN 0; LUN 1 is memory.
     pub disk: DiskHandle,
     /// Where it runs.
@@ -55,12 +55,12 @@ pub struct Array {
 }
 
 impl Array {
-    pub async fn start(world: &Sim, shards: usize) -> Self {
+    pub(crate) async fn start(world: &Sim, shards: usize) -> Self {
         Self::within(Limits::of(Budget { shards, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 }), world).await
     }
 
     /// A data plane within these bounds.
-    pub async fn within(limits: Limits, world: &Sim) -> Self {
+    pub(crate) async fn within(limits: Limits, world: &Sim) -> Self {
         let machine = world.add_node(portal().ip());
         let disk = machine.add_disk("/lun0", DiskShape::of(DISK_BLOCKS * 512));
         let (orders, inbox) = mailbox::channel();
@@ -88,7 +88,7 @@ impl Array {
         array
     }
 
-    pub async fn sessions(&self) -> Vec<SessionReport> {
+    pub(crate) async fn sessions(&self) -> Vec<SessionReport> {
         match self.order(Order::Sessions).await {
             Report::Sessions(sessions) => sessions,
             other => panic!("Sessions was answered with {other:?}"),
@@ -96,7 +96,7 @@ impl Array {
     }
 
     /// Who was not let in and has not come in since, the last one first.
-    pub async fn refused(&self) -> Vec<RefusedLogin> {
+    pub(crate) async fn refused(&self) -> Vec<RefusedLogin> {
         match self.order(Order::RefusedLogins).await {
             Report::Refused(refused) => refused,
             other => panic!("RefusedLogins was answered with {other:?}"),
@@ -104,7 +104,7 @@ impl Array {
     }
 
     /// What has happened since this was asked last.
-    pub async fn events(&self) -> Vec<Raised> {
+    pub(crate) async fn events(&self) -> Vec<Raised> {
         match self.order(Order::NextEvents).await {
             Report::Events(raised) => raised,
             other => panic!("NextEvents was answered with {other:?}"),
@@ -112,7 +112,7 @@ impl Array {
     }
 
     /// One session in all detail.
-    pub async fn session(&self, id: u32) -> SessionDetail {
+    pub(crate) async fn session(&self, id: u32) -> SessionDetail {
         match self.order(Order::Session { id }).await {
             Report::Session(detail) => *detail,
             other => panic!("Session was answered with {other:?}"),
@@ -120,7 +120,7 @@ impl Array {
     }
 
     /// How a session has ended, or the refusal.
-    pub async fn end_session(&self, id: u32, now: bool) -> Result<SessionEnd, Refusal> {
+    pub(crate) async fn end_session(&self, id: u32, now: bool) -> Result<SessionEnd, Refusal> {
         match self.try_order(Order::EndSession { id, now }).await? {
             Report::SessionEnd(end) => Ok(end),
             other => panic!("EndSession was answered with {other:?}"),
@@ -128,12 +128,12 @@ impl Array {
     }
 
     /// One connection is over, or the refusal.
-    pub async fn end_connection(&self, id: u32, cid: u16) -> Result<(), Refusal> {
+    pub(crate) async fn end_connection(&self, id: u32, cid: u16) -> Result<(), Refusal> {
         self.try_order(Order::EndConnection { id, cid }).await.map(drop)
     }
 
     /// The number of a recording that has begun, or the refusal.
-    pub async fn record(&self, what: Recordable, time: Duration) -> Result<u64, Refusal> {
+    pub(crate) async fn record(&self, what: Recordable, time: Duration) -> Result<u64, Refusal> {
         match self.try_order(Order::Record { what, time }).await? {
             Report::Recording(number) => Ok(number),
             other => panic!("Record was answered with {other:?}"),
@@ -141,7 +141,7 @@ impl Array {
     }
 
     /// What was recorded, when there is something.
-    pub async fn next_recorded(&self, recording: u64) -> Recordings {
+    pub(crate) async fn next_recorded(&self, recording: u64) -> Recordings {
         match self.order(Order::NextRecorded { recording }).await {
             Report::Recorded(recordings) => recordings,
             other => panic!("NextRecorded was answered with {other:?}"),
@@ -149,7 +149,7 @@ impl Array {
     }
 
     /// What was recorded and not taken.
-    pub async fn stop_recording(&self, recording: u64) -> Recordings {
+    pub(crate) async fn stop_recording(&self, recording: u64) -> Recordings {
         match self.order(Order::StopRecording { recording }).await {
             Report::Recorded(recordings) => recordings,
             other => panic!("StopRecording was answered with {other:?}"),
@@ -157,23 +157,23 @@ impl Array {
     }
 
     /// How long commands of LUN 0 took.
-    pub async fn latencies(&self) -> Vec<LatencyReport> {
+    pub(crate) async fn latencies(&self) -> Vec<LatencyReport> {
         match self.order(Order::Latencies { volume: VolumeName::bare(name("v0")) }).await {
             Report::Latencies(told) => told,
             other => panic!("Latencies was answered with {other:?}"),
         }
     }
 
-    pub async fn hide_the_second_volume(&self) {
+    pub(crate) async fn hide_the_second_volume(&self) {
         self.order(Order::SetAccess(access(&[0]))).await;
     }
 
-    pub async fn show_the_second_volume(&self) {
+    pub(crate) async fn show_the_second_volume(&self) {
         self.order(Order::SetAccess(access(&[0, 1]))).await;
     }
 
     /// The table with all volumes is changed, and goes.
-    pub async fn edit_access(&self, edit: impl FnOnce(&mut Access)) {
+    pub(crate) async fn edit_access(&self, edit: impl FnOnce(&mut Access)) {
         let mut table = access(&[0, 1]);
         edit(&mut table);
         self.order(Order::SetAccess(table)).await;
@@ -184,7 +184,7 @@ impl Array {
     }
 
     /// What an order was answered with, or the refusal.
-    pub async fn try_order(&self, order: Order) -> Result<Report, Refusal> {
+    pub(crate) async fn try_order(&self, order: Order) -> Result<Report, Refusal> {
         let (tell, told) = mailbox::channel();
         let call = Call::new(order, move |answer| drop(tell.send(answer)));
         assert!(self.orders.send(call).is_ok(), "the data plane runs");
@@ -207,7 +207,7 @@ fn volume(lun: u8, backend: Backend) -> VolumeSpec {
 }
 
 /// A CHAP name and secret.
-pub fn chap(user: &str, secret: &[u8], demand: Demand) -> Chap {
+pub(crate) fn chap(user: &str, secret: &[u8], demand: Demand) -> Chap {
     Chap { user: user.to_owned(), secret: Secret::new(secret.to_vec()).unwrap(), demand }
 }
 

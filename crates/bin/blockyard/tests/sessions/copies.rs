@@ -19,7 +19,13 @@ fn fill(place: u64) -> u8 {
 /// A node with the pool `tank`, whose host sees the thin volume `tank/db`, of 64 MiB with 6 MiB in use, as LUN 1, and
 /// with the pool `fast`.
 async fn two_pools(sim: &Sim, shards: usize) -> (Node, Vec<DiskHandle>, Host) {
-    let (node, _, mut host) = furnished_with(sim, shards, &[], false).await;
+    let (node, [_, fast], host) = two_pools_with_disks(sim, shards).await;
+    (node, fast, host)
+}
+
+/// The same with the disks of `tank`, then those of `fast`.
+async fn two_pools_with_disks(sim: &Sim, shards: usize) -> (Node, [Vec<DiskHandle>; 2], Host) {
+    let (node, of_tank, mut host) = furnished_with(sim, shards, &[], false).await;
     let disks = vec![node.add_disk("f0", 128).await, node.add_disk("f1", 128).await];
     let members = vec![name("f0"), name("f1")];
     let groups =
@@ -37,7 +43,7 @@ async fn two_pools(sim: &Sim, shards: usize) -> (Node, Vec<DiskHandle>, Host) {
     for place in 0..PLACES {
         host.write(place * STRIDE, fill(place)).await;
     }
-    (node, disks, host)
+    (node, [of_tank, disks], host)
 }
 
 async fn copy(node: &Node, source: &str, target: &str) -> Result<VolumeReport, Refusal> {
@@ -73,6 +79,16 @@ async fn check(host: &mut Host, lun: u64, changed: u64) {
         assert_eq!(host.read(place * STRIDE).await, [expected; 512], "place {place}");
     }
     assert_eq!(host.read(PLACES * STRIDE + 7).await, [0; 512], "behind it is nothing");
+}
+
+/// The copy `fast/db` ends whole, and shows as LUN 2 what `tank/db` held before anything was changed: the host that has read it.
+async fn check_whole(sim: &Sim, node: &Node) -> Host {
+    let whole = until_ended(sim, node, "fast/db").await.expect("it is there");
+    assert_eq!(whole.state, VolumeState::Online);
+    node.show_as("fast/db", 2).await;
+    let mut host = Host::login(sim, &Login::of(crate::array::OPEN, 0)).await;
+    check(&mut host, 2, 0).await;
+    host
 }
 
 async fn used(node: &Node, pool: &str) -> u64 {
@@ -176,7 +192,8 @@ fn copy_of_a_snapshot_within_its_pool_shows_the_snapshot() {
 #[test]
 fn copy_that_is_cancelled_or_fails_leaves_nothing() {
     Sim::new(143).run(async move |sim| {
-        let (node, disks, mut host) = two_pools(&sim, 2).await;
+        let (node, disks, host) = two_pools(&sim, 2).await;
+        drop(host);
         let before = used(&node, "fast").await;
         slowly(&node, "1MiB/s").await;
         copy(&node, "tank/db", "fast/db").await.unwrap();
@@ -204,7 +221,15 @@ fn copy_that_is_cancelled_or_fails_leaves_nothing() {
         copy(&node, "tank/db", "fast/db").await.unwrap();
         sim.sleep(Duration::from_secs(2)).await;
         disks.iter().for_each(DiskHandle::fail);
-        assert_eq!(until_ended(&sim, &node, "fast/db").await, None);
+        // It waits for the pool, and continues when that is back.
+        sim.sleep(Duration::from_secs(5)).await;
+        assert_eq!(found(&node, "fast/db").await, None, "its pool is closed");
+        disks.iter().for_each(DiskHandle::revive);
+        for _ in 0..60 {
+            node.control.steward.look_after(Vec::new()).await.unwrap();
+            sim.sleep(Duration::from_secs(1)).await;
+        }
+        let mut host = check_whole(&sim, &node).await;
         let told = node.codes().await;
         for code in [event::COPY_CANCELLED, event::COPY_FAILED] {
             assert!(told.contains(&code), "{code}: {told:?}");
@@ -254,27 +279,29 @@ fn copy_that_is_cancelled_when_it_ends_is_gone_or_whole_as_the_answer_says() {
 async fn copy_and_end(sim: &Sim, after: Duration, crash: Option<Crash>) {
     let (node, _disks, host) = two_pools(sim, 2).await;
     drop(host);
-    let before = used(&node, "fast").await;
     slowly(&node, "4MiB/s").await;
     let (control, machine) = (node.control.clone(), node.machine());
     let request = NewCopy { source: "tank/db".parse().unwrap(), name: "fast/db".parse().unwrap() };
     machine.spawn(async move { drop(control.copies.start(request).await) });
     sim.sleep(after).await;
+    let had_begun = found(&node, "fast/db").await.is_some();
     let node = node.revived(2, crash).await;
     let mut host = Host::login(sim, &Login::of(crate::array::OPEN, 0)).await;
     check(&mut host, 1, 0).await;
-    sim.sleep(Duration::from_secs(20)).await;
-    let whole = match found(&node, "fast/db").await {
-        // It had ended just before.
+    // What the host writes now is in no copy.
+    host.write(5 * STRIDE, 0x99).await;
+    let whole = match until_ended(sim, &node, "fast/db").await {
         Some(volume) => volume,
         None => {
-            assert_eq!(used(&node, "fast").await, before, "nothing is left of it");
-            let db = found(&node, "tank/db").await.unwrap().space.unwrap();
-            assert_eq!((db.snapshots, db.mapped.bytes()), (0, PLACES << 16));
+            assert!(!had_begun, "a copy that was listed is gone");
+            host.write(5 * STRIDE, fill(5)).await;
             copy(&node, "tank/db", "fast/db").await.unwrap();
             until_ended(sim, &node, "fast/db").await.expect("it is there")
         }
     };
+    sim.sleep(Duration::from_secs(20)).await;
+    let db = found(&node, "tank/db").await.unwrap().space.unwrap();
+    assert_eq!((db.snapshots, db.mapped.bytes()), (0, PLACES << 16), "no snapshot is left");
     assert_eq!(whole.state, VolumeState::Online);
     node.show_as("fast/db", 2).await;
     let mut host = Host::login(sim, &Login::of(crate::array::OPEN, 0)).await;
@@ -289,7 +316,7 @@ async fn copy_and_end(sim: &Sim, after: Duration, crash: Option<Crash>) {
 }
 
 #[test]
-fn copy_that_is_cut_short_anywhere_is_whole_or_gone() {
+fn copy_that_is_cut_short_anywhere_continues_and_is_whole() {
     let asked = std::env::var("BLOCKYARD_COPY_CUTS").ok();
     for step in 0..asked.map_or(6, |cuts| cuts.parse().expect("a number")) {
         let crash = [None, Some(Crash::NoneLanded), Some(Crash::Torn)][step % 3];
@@ -299,4 +326,56 @@ fn copy_that_is_cut_short_anywhere_is_whole_or_gone() {
             copy_and_end(&sim, after, crash).await;
         });
     }
+}
+
+#[test]
+fn copy_continues_where_it_was_after_crashes_and_restarts() {
+    for (seed, crash) in [(160, None), (161, Some(Crash::NoneLanded)), (162, Some(Crash::Torn))] {
+        Sim::new(seed).run(async move |sim| {
+            let (node, _disks, host) = two_pools(&sim, 2).await;
+            drop(host);
+            slowly(&node, "256KiB/s").await;
+            copy(&node, "tank/db", "fast/db").await.unwrap();
+            sim.sleep(Duration::from_secs(15)).await;
+            let before = found(&node, "fast/db").await.unwrap().copy.unwrap().progress.done_bytes;
+            let node = if seed == 160 { node.restarted(2).await } else { node.revived(2, crash).await };
+            sim.sleep(Duration::from_secs(1)).await;
+            let copying = found(&node, "fast/db").await.expect("it is listed");
+            assert_eq!((copying.state, copying.why), (VolumeState::Copying, None));
+            let copied = copying.copy.unwrap().progress;
+            assert!(copied.done_bytes >= before / 3 && copied.done_bytes <= before + (1 << 20), "{before}: {copied:?}");
+            assert_eq!(copied.total_bytes, PLACES << 16);
+            slowly(&node, "off").await;
+            check_whole(&sim, &node).await;
+            let told = node.control.steward.events(control::Wanted::default()).await;
+            assert!(told.iter().any(|told| told.sentence == "tank/db continues to be copied to fast/db"), "{told:?}");
+        });
+    }
+}
+
+#[test]
+fn copy_whose_source_is_away_after_a_restart_waits_for_it() {
+    Sim::new(163).run(async move |sim| {
+        let (node, [away, _fast], host) = two_pools_with_disks(&sim, 2).await;
+        drop(host);
+        slowly(&node, "256KiB/s").await;
+        for target in ["fast/db", "fast/two"] {
+            copy(&node, "tank/db", target).await.unwrap();
+        }
+        sim.sleep(Duration::from_secs(12)).await;
+        away.iter().for_each(DiskHandle::fail);
+        let node = node.restarted(2).await;
+        for target in ["fast/db", "fast/two"] {
+            let waits = found(&node, target).await.expect("it is listed");
+            assert_eq!(waits.why.as_deref(), Some("the copy waits for the pool of tank/db"));
+        }
+        node.control.copies.cancel(&"fast/two".parse().unwrap()).await.unwrap();
+        assert_eq!(found(&node, "fast/two").await, None);
+        away.iter().for_each(DiskHandle::revive);
+        node.control.steward.look_after(Vec::new()).await.unwrap();
+        slowly(&node, "off").await;
+        check_whole(&sim, &node).await;
+        sim.sleep(Duration::from_secs(5)).await;
+        assert_eq!(found(&node, "tank/db").await.unwrap().space.unwrap().snapshots, 0, "of either copy");
+    });
 }

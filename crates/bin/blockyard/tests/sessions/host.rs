@@ -15,13 +15,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// Additional sense code and qualifier.
-pub type Attention = (u8, u8);
-pub const POWER_ON: Attention = (0x29, 0x00);
-pub const REPORTED_LUNS_CHANGED: Attention = (0x3f, 0x0e);
+pub(crate) type Attention = (u8, u8);
+pub(crate) const POWER_ON: Attention = (0x29, 0x00);
+pub(crate) const REPORTED_LUNS_CHANGED: Attention = (0x3f, 0x0e);
 
 /// Who logs in, and how.
 #[derive(Clone)]
-pub struct Login {
+pub(crate) struct Login {
     pub host: &'static str,
     pub isid: u8,
     /// The target's name; none to discover.
@@ -42,7 +42,7 @@ pub struct Login {
 
 /// One connection more of a session.
 #[derive(Clone, Copy)]
-pub struct Joins {
+pub(crate) struct Joins {
     pub tsih: Tsih,
     pub cid: u16,
     /// Of its first command.
@@ -51,13 +51,13 @@ pub struct Joins {
 
 impl Login {
     /// With CHAP both ways, unless the host needs none.
-    pub fn of(host: &'static str, isid: u8) -> Self {
+    pub(crate) fn of(host: &'static str, isid: u8) -> Self {
         let secrets = [HOST_SECRET, ARRAY_SECRET];
         let (target, unasked) = (Some(TARGET), true);
         Self { host, isid, target, mutual: true, unproven: false, joins: None, recovery: 0, unasked, secrets }
     }
 
-    pub fn initiator(&self) -> String {
+    pub(crate) fn initiator(&self) -> String {
         initiator(self.host)
     }
 
@@ -85,7 +85,7 @@ impl Login {
 }
 
 /// A session. It hears only while it does something.
-pub struct Host {
+pub(crate) struct Host {
     machine: Connection,
     stream: SimStream,
     world: Sim,
@@ -98,7 +98,7 @@ pub struct Host {
 
 impl Host {
     /// The login has succeeded.
-    pub async fn login(world: &Sim, login: &Login) -> Self {
+    pub(crate) async fn login(world: &Sim, login: &Login) -> Self {
         match Self::enter(world, login, portal()).await {
             Ok(host) => host,
             Err(other) => panic!("the login came to {other:?}"),
@@ -106,7 +106,7 @@ impl Host {
     }
 
     /// The login has succeeded at this portal, or where it sent us to; which that is.
-    pub async fn follow(world: &Sim, login: &Login, mut portal: SocketAddr) -> (Self, SocketAddr) {
+    pub(crate) async fn follow(world: &Sim, login: &Login, mut portal: SocketAddr) -> (Self, SocketAddr) {
         loop {
             match Self::enter(world, login, portal).await {
                 Ok(host) => return (host, portal),
@@ -117,7 +117,13 @@ impl Host {
     }
 
     /// One connection more of this session, through `portal`, whose first command has the number `cmd_sn`; or what the login came to.
-    pub async fn another(&self, login: &Login, cid: u16, cmd_sn: u32, portal: SocketAddr) -> Result<Self, Event> {
+    pub(crate) async fn another(
+        &self,
+        login: &Login,
+        cid: u16,
+        cmd_sn: u32,
+        portal: SocketAddr,
+    ) -> Result<Self, Event> {
         let joins = Some(Joins { tsih: self.tsih, cid, cmd_sn });
         Self::enter(&self.world, &Login { joins, ..login.clone() }, portal).await
     }
@@ -134,7 +140,7 @@ impl Host {
     }
 
     /// The addresses of the targets that a discovery session hears of.
-    pub async fn targets(&mut self) -> Vec<String> {
+    pub(crate) async fn targets(&mut self) -> Vec<String> {
         self.machine.send_targets("All").unwrap();
         match self.next().await {
             Event::Targets { targets, .. } => targets.into_iter().flat_map(|target| target.addresses).collect(),
@@ -143,7 +149,7 @@ impl Host {
     }
 
     /// The target has asked for a logout within so many seconds, and it has ended well; the host hears that it may come back at once.
-    pub async fn log_out_when_asked(mut self) -> u16 {
+    pub(crate) async fn log_out_when_asked(mut self) -> u16 {
         let within = match self.next().await {
             Event::Async { event: AsyncEvent::LogoutRequested { within_s }, .. } => within_s,
             other => panic!("heard {other:?} instead"),
@@ -154,7 +160,7 @@ impl Host {
     }
 
     /// The one message that the target sends before it ends the connection.
-    pub async fn until_told_and_closed(&mut self) -> AsyncEvent {
+    pub(crate) async fn until_told_and_closed(&mut self) -> AsyncEvent {
         match self.until_closed().await[..] {
             [Event::Async { event, .. }] => event,
             ref heard => panic!("heard {heard:?} instead"),
@@ -162,12 +168,12 @@ impl Host {
     }
 
     /// True when the login has succeeded.
-    pub async fn is_let_in(world: &Sim, login: &Login) -> bool {
+    pub(crate) async fn is_let_in(world: &Sim, login: &Login) -> bool {
         matches!(Self::knock(world, login, portal()).await.next().await, Event::FullFeature(_))
     }
 
     /// The login was refused.
-    pub async fn refused(world: &Sim, login: &Login) {
+    pub(crate) async fn refused(world: &Sim, login: &Login) {
         assert!(!Self::is_let_in(world, login).await, "{} was let in", login.host);
     }
 
@@ -188,12 +194,12 @@ impl Host {
     }
 
     /// Takes what every new nexus is told first.
-    pub async fn take_attention(&mut self) {
+    pub(crate) async fn take_attention(&mut self) {
         assert_eq!(self.test_unit_ready().await, Some(POWER_ON));
     }
 
     /// The unit attention that the addressed unit reports.
-    pub async fn test_unit_ready(&mut self) -> Option<Attention> {
+    pub(crate) async fn test_unit_ready(&mut self) -> Option<Attention> {
         let done = self.command(&[0; 6], None, DataIn::None).await;
         if done.status == 0 {
             return None;
@@ -203,46 +209,46 @@ impl Host {
         Some((code, qualifier))
     }
 
-    pub async fn read(&mut self, block: u64) -> Vec<u8> {
+    pub(crate) async fn read(&mut self, block: u64) -> Vec<u8> {
         let done = self.command(&cdb(0x28, block), None, DataIn::Into(Buf::zeroed(512))).await;
         assert_eq!(done.status, 0, "{done:?}");
         done.data_in.unwrap().to_vec()
     }
 
-    pub async fn write(&mut self, block: u64, fill: u8) {
+    pub(crate) async fn write(&mut self, block: u64, fill: u8) {
         let done = self.command(&cdb(0x2a, block), Some(fill), DataIn::None).await;
         assert_eq!(done.status, 0, "{done:?}");
     }
 
     /// Commands go to this unit from now on.
-    pub fn address(&mut self, lun: u64) {
+    pub(crate) fn address(&mut self, lun: u64) {
         self.lun = lun;
     }
 
     /// The block, or what the sense says: key, code and qualifier.
-    pub async fn try_read(&mut self, block: u64) -> Result<Vec<u8>, (u8, u8, u8)> {
+    pub(crate) async fn try_read(&mut self, block: u64) -> Result<Vec<u8>, (u8, u8, u8)> {
         self.ask(&cdb(0x28, block)).await
     }
 
     /// The write is done, or what the sense says: key, code and qualifier.
-    pub async fn try_write(&mut self, block: u64, fill: u8) -> Result<(), (u8, u8, u8)> {
+    pub(crate) async fn try_write(&mut self, block: u64, fill: u8) -> Result<(), (u8, u8, u8)> {
         judge(&self.command(&cdb(0x2a, block), Some(fill), DataIn::None).await)
     }
 
     /// What a command without data out answers, of at most 512 bytes.
-    pub async fn ask(&mut self, cdb: &[u8]) -> Result<Vec<u8>, (u8, u8, u8)> {
+    pub(crate) async fn ask(&mut self, cdb: &[u8]) -> Result<Vec<u8>, (u8, u8, u8)> {
         self.ask_long(cdb, 512).await
     }
 
     /// What a command without data out answers, of at most so many bytes.
-    pub async fn ask_long(&mut self, cdb: &[u8], bytes_max: usize) -> Result<Vec<u8>, (u8, u8, u8)> {
+    pub(crate) async fn ask_long(&mut self, cdb: &[u8], bytes_max: usize) -> Result<Vec<u8>, (u8, u8, u8)> {
         let done = self.command(cdb, None, DataIn::Into(Buf::zeroed(bytes_max))).await;
         judge(&done)?;
         Ok(done.data_in.unwrap().to_vec())
     }
 
     /// The status of a command that brings `data`, and key, code and qualifier of its sense.
-    pub async fn status_of(&mut self, cdb: &[u8], data: &[u8]) -> (u8, Option<(u8, u8, u8)>) {
+    pub(crate) async fn status_of(&mut self, cdb: &[u8], data: &[u8]) -> (u8, Option<(u8, u8, u8)>) {
         let data = Some(data).filter(|data| !data.is_empty()).map(Buf::copy_of);
         let data_in = if data.is_none() { DataIn::Into(Buf::zeroed(512)) } else { DataIn::None };
         let task = self.submit_data(cdb, data, data_in);
@@ -251,20 +257,20 @@ impl Host {
     }
 
     /// The status of a command that has this data, or room for this, and what of it was not moved.
-    pub async fn residual_of(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> (u8, Residual) {
+    pub(crate) async fn residual_of(&mut self, cdb: &[u8], fill: Option<u8>, data_in: DataIn) -> (u8, Residual) {
         let done = self.command(cdb, fill, data_in).await;
         (done.status, done.residual)
     }
 
     /// The status of a command that has all of `data` for the target, and what of it was not moved.
-    pub async fn residual_of_data(&mut self, cdb: &[u8], data: &[u8]) -> (u8, Residual) {
+    pub(crate) async fn residual_of_data(&mut self, cdb: &[u8], data: &[u8]) -> (u8, Residual) {
         let task = self.submit_data(cdb, Some(Buf::copy_of(data)), DataIn::None);
         let done = self.completion(task, cdb).await;
         (done.status, done.residual)
     }
 
     /// What a task management function about the unit that is addressed comes to.
-    pub async fn manage(&mut self, function: TaskFunction) -> TaskFunctionOutcome {
+    pub(crate) async fn manage(&mut self, function: TaskFunction) -> TaskFunctionOutcome {
         let task = self.machine.manage(function, Lun(self.lun << 48), None).unwrap();
         match self.next().await {
             Event::TaskManagement { task: answered, outcome } if answered == task => outcome,
@@ -273,7 +279,7 @@ impl Host {
     }
 
     /// WRITE SAME (16) of zeros that unmaps `blocks` from `block` on: a command that carries one block.
-    pub async fn write_same_unmap(&mut self, block: u64, blocks: u32) -> Result<(), (u8, u8, u8)> {
+    pub(crate) async fn write_same_unmap(&mut self, block: u64, blocks: u32) -> Result<(), (u8, u8, u8)> {
         let mut cdb = [0; 16];
         (cdb[0], cdb[1]) = (0x93, 0x08);
         cdb[2..10].copy_from_slice(&block.to_be_bytes());
@@ -282,7 +288,7 @@ impl Host {
     }
 
     /// The write is sent, and nobody waits for its end.
-    pub async fn submit_write(&mut self, block: u64, fill: u8) -> TaskId {
+    pub(crate) async fn submit_write(&mut self, block: u64, fill: u8) -> TaskId {
         let task = self.submit(&cdb(0x2a, block), Some(fill), DataIn::None);
         poll_fn(|cx| {
             self.turn(cx);
@@ -293,12 +299,12 @@ impl Host {
     }
 
     /// The status with which a command ends that was submitted.
-    pub async fn status_of_task(&mut self, task: TaskId) -> u8 {
+    pub(crate) async fn status_of_task(&mut self, task: TaskId) -> u8 {
         self.completion(task, &[]).await.status
     }
 
     /// The reads of so many blocks are sent together, and nothing behind them; all are answered.
-    pub async fn read_together(&mut self, blocks: u64) {
+    pub(crate) async fn read_together(&mut self, blocks: u64) {
         for block in 0..blocks {
             self.submit(&cdb(0x28, block), None, DataIn::Into(Buf::zeroed(512)));
         }
@@ -306,14 +312,14 @@ impl Host {
     }
 
     /// Everything that was submitted is answered.
-    pub async fn wait_for_answers(&mut self) {
+    pub(crate) async fn wait_for_answers(&mut self) {
         while self.waiting > 0 {
             self.next().await;
         }
     }
 
     /// The target has closed the connection; what it said before.
-    pub async fn until_closed(&mut self) -> Vec<Event> {
+    pub(crate) async fn until_closed(&mut self) -> Vec<Event> {
         let mut heard = Vec::new();
         loop {
             match self.next().await {

@@ -72,6 +72,14 @@ impl Stage {
         }
     }
 
+    /// The pool and the status say the same of the log, and this among it.
+    async fn assert_said_once(&self, sentence: &str) {
+        let (why, status) = (self.report().await.why.unwrap(), self.node.control.status.report().await.unwrap());
+        let problem = status.problems.iter().find(|problem| problem.subject == "log of pool tank").unwrap();
+        assert_eq!(problem.meaning, why);
+        assert!(why.contains(sentence) && !why.contains("before everything"), "{why}");
+    }
+
     async fn report(&self) -> LogReport {
         self.node.pool().await.log.expect("the pool has a log")
     }
@@ -320,6 +328,7 @@ fn log_that_fails_while_it_is_used_loses_nothing() {
             }
             sim.sleep(Duration::from_secs(3)).await;
             assert_eq!(stage.report().await.state, LogState::Failed);
+            stage.assert_said_once("everything that it held is on the pool's disks").await;
             assert_eq!((stage.times(event::LOG_FAILED).await, stage.times(event::LOG_SETTLED).await), (1, 1));
             stage.host.write(5, 0x55).await;
             let refused = stage.remove(false).await.unwrap_err();
@@ -330,6 +339,9 @@ fn log_that_fails_while_it_is_used_loses_nothing() {
             stage.host.write(5, 2 ^ pattern(5)).await;
             stage.assert_holds(2).await;
             assert_eq!(stage.times(event::VOLUME_HELD).await, 0);
+            // It said that the daemon had ended before everything was written, beside a status that knew of no loss.
+            assert_eq!(stage.report().await.state, LogState::Lost);
+            stage.assert_said_once("everything that it held is on the pool's disks").await;
             set_write_policy(&stage.node, "tank/vm1", "through").await.unwrap();
             stage.remove(false).await.unwrap();
             assert!(stage.node.pool().await.log.is_none());

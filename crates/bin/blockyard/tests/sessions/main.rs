@@ -8,6 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod aborted;
+mod absent;
 mod array;
 mod auth;
 mod bounds;
@@ -15,7 +16,9 @@ mod care;
 mod connections;
 mod copies;
 mod encrypted;
+mod errors;
 mod families;
+mod former;
 mod growth;
 mod hidden;
 mod host;
@@ -24,8 +27,10 @@ mod luns;
 mod night;
 mod node;
 mod offload;
+mod outdated;
 mod overwriting;
 mod owners;
+mod parts;
 mod policies;
 mod portals;
 mod read_only;
@@ -33,6 +38,7 @@ mod recording;
 mod remote;
 mod reservations;
 mod sanitize;
+mod silent;
 mod tasks;
 mod traces;
 

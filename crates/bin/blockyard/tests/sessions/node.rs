@@ -2,7 +2,9 @@
 
 use crate::array::{OPEN, TARGET, identity, initiator, pool_secret, portal};
 use crate::host::{Host, Login};
-use control::request::{NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, Unpresent};
+use control::request::{
+    NewDisk, NewGroup, NewHost, NewPool, NewPresentation, NewTarget, NewVolume, PoolSettings, Unpresent,
+};
 use control::{Control, Engine, Settings, Store, Wanted};
 use engine::{Budget, Limits};
 use iscsi_target::{Facts, conduct, tickets};
@@ -17,40 +19,40 @@ use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-pub const MEMBERS: [&str; 4] = ["d0", "d1", "d2", "d3"];
+pub(crate) const MEMBERS: [&str; 4] = ["d0", "d1", "d2", "d3"];
 /// Blocks of 512 bytes that tests write, the first of the volume.
-pub const BLOCKS: u64 = 256;
+pub(crate) const BLOCKS: u64 = 256;
 /// Of the volume: as small as volumes are.
-pub const SIZE: Size = model::VOLUME_SIZE_MIN;
+pub(crate) const SIZE: Size = model::VOLUME_SIZE_MIN;
 
 /// The whole product on a simulated machine: the data plane, control, and its steward.
-pub struct Node {
+pub(crate) struct Node {
     pub control: Arc<Control>,
     machine: Sim,
     dir: TempDir,
     /// Dropped, it ends the steward.
-    stop: Sender<()>,
+    stop: [Sender<()>; 2],
 }
 
 impl Node {
-    pub async fn start(world: &Sim, shards: usize) -> Self {
+    pub(crate) async fn start(world: &Sim, shards: usize) -> Self {
         let machine = world.add_node(portal().ip());
         Box::pin(Self::boot(machine, tempfile::tempdir().unwrap(), shards, 1)).await
     }
 
     /// Another node, which has no disks yet.
-    pub async fn start_second(world: &Sim) -> Self {
+    pub(crate) async fn start_second(world: &Sim) -> Self {
         Self::start_second_within(world, |limits| limits).await
     }
 
     /// The same with other limits.
-    pub async fn start_second_within(world: &Sim, change: impl FnOnce(Limits) -> Limits) -> Self {
+    pub(crate) async fn start_second_within(world: &Sim, change: impl FnOnce(Limits) -> Limits) -> Self {
         let machine = world.add_node("10.0.0.3".parse().unwrap());
         Box::pin(Self::boot_within(machine, tempfile::tempdir().unwrap(), change(limits(1)), 2)).await
     }
 
     /// The same node after the daemon was stopped and started again.
-    pub async fn restarted(self, shards: usize) -> Self {
+    pub(crate) async fn restarted(self, shards: usize) -> Self {
         self.control.stop().await.unwrap();
         let Self { control, machine, dir, stop } = self;
         drop(stop);
@@ -62,7 +64,7 @@ impl Node {
     }
 
     /// The same node after it was killed, with `crash` by a power cut, and started again.
-    pub async fn revived(self, shards: usize, crash: Option<Crash>) -> Self {
+    pub(crate) async fn revived(self, shards: usize, crash: Option<Crash>) -> Self {
         match crash {
             None => self.machine.kill(),
             Some(crash) => self.machine.crash(crash),
@@ -129,11 +131,24 @@ impl Node {
                 }
             }
         });
-        Self { control, machine, dir, stop }
+        let remembering = control.clone();
+        let (stop_remembering, stopped) = mailbox::channel::<()>();
+        machine.spawn(async move {
+            loop {
+                tokio::select! {
+                    kept = remembering.memberships.keep_next() => match kept {
+                        Err(refusal) if refusal.code == code::ENGINE_GONE => return,
+                        kept => kept.unwrap(),
+                    },
+                    _ = stopped.receive() => return,
+                }
+            }
+        });
+        Self { control, machine, dir, stop: [stop, stop_remembering] }
     }
 
     /// A simulated disk, known as `disk`. Control asks the file system whether its path is there.
-    pub async fn add_disk(&self, disk: &str, mib: u64) -> DiskHandle {
+    pub(crate) async fn add_disk(&self, disk: &str, mib: u64) -> DiskHandle {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
         let handle = self.machine.add_disk(&path, DiskShape::of(mib << 20));
@@ -142,7 +157,7 @@ impl Node {
     }
 
     /// The disk is this node's, too, and known as `disk`.
-    pub async fn attach_disk(&self, disk: &str, handle: &DiskHandle) {
+    pub(crate) async fn attach_disk(&self, disk: &str, handle: &DiskHandle) {
         let path = self.path(disk);
         fs::write(&path, []).unwrap();
         self.machine.attach_disk(&path, handle);
@@ -150,12 +165,12 @@ impl Node {
     }
 
     /// The daemon is gone, as by `kill -9`.
-    pub fn kill(&self) {
+    pub(crate) fn kill(&self) {
         self.machine.kill();
     }
 
     /// The machine that it runs on.
-    pub fn machine(&self) -> Sim {
+    pub(crate) fn machine(&self) -> Sim {
         self.machine.clone()
     }
 
@@ -164,18 +179,25 @@ impl Node {
     }
 
     /// A RAID-5 pool with spares, a volume in it, and a host that sees it.
-    pub async fn furnish(&self, spares: &[&str]) {
+    pub(crate) async fn furnish(&self, spares: &[&str]) {
         self.furnish_with(spares, false).await;
     }
 
     /// The same, perhaps with a pool that keeps neither checksums nor a log.
-    pub async fn furnish_with(&self, spares: &[&str], no_integrity: bool) {
+    pub(crate) async fn furnish_with(&self, spares: &[&str], no_integrity: bool) {
+        self.furnish_at(Level::Raid5, spares, no_integrity).await;
+    }
+
+    /// The same with a pool of this level.
+    pub(crate) async fn furnish_at(&self, level: Level, spares: &[&str], no_integrity: bool) {
         let control = &self.control;
         let names = |disks: &[&str]| disks.iter().map(|disk| name(disk)).collect();
         let (chunk, disks) = (Some(Size::new(4096)), names(&MEMBERS));
-        let groups = vec![NewGroup { level: Level::Raid5, chunk, no_integrity, member_size: None, disks }];
+        let groups = vec![NewGroup { level, chunk, no_integrity, member_size: None, disks }];
         let pool = NewPool { name: name("tank"), groups, force: false, spares: names(spares), spread: false };
         control.pools.create(pool).await.unwrap();
+        // No time passes for control here.
+        self.wait_for_disks("0s").await;
         let volume = "tank/vm1".parse().unwrap();
         control.volumes.create(NewVolume::new(volume, Some(SIZE))).await.unwrap();
         control.targets.add(NewTarget { name: name("t"), iqn: Some(TARGET.parse().unwrap()) }).await.unwrap();
@@ -192,18 +214,24 @@ impl Node {
         self.show().await;
     }
 
+    /// The pool waits so long for disks that are absent.
+    pub(crate) async fn wait_for_disks(&self, span: &str) {
+        let settings = [("disk.wait".to_owned(), span.to_owned())].into();
+        self.control.pools.set(&name("tank"), PoolSettings { settings }).await.unwrap();
+    }
+
     /// The host sees the volume as LUN 0.
-    pub async fn show(&self) {
+    pub(crate) async fn show(&self) {
         self.show_as("tank/vm1", 0).await;
     }
 
     /// The host sees the volume under this number.
-    pub async fn show_as(&self, volume: &str, lun: u16) {
+    pub(crate) async fn show_as(&self, volume: &str, lun: u16) {
         self.show_in(volume, lun, Vec::new()).await;
     }
 
     /// The same, only through portals of these groups.
-    pub async fn show_in(&self, volume: &str, lun: u16, groups: Vec<u16>) {
+    pub(crate) async fn show_in(&self, volume: &str, lun: u16, groups: Vec<u16>) {
         let (volume, target) = (volume.parse().unwrap(), Some(name("t")));
         let (host, lun) = (name("web"), Some(lun));
         let presentation = NewPresentation { volume, host, target, lun, read_only: false, groups, force: false };
@@ -211,20 +239,20 @@ impl Node {
     }
 
     /// The host does not see the volume any more.
-    pub async fn hide(&self, volume: &str) {
+    pub(crate) async fn hide(&self, volume: &str) {
         let seen = Unpresent { volume: volume.parse().unwrap(), host: name("web"), target: None, force: true };
         self.control.presentations.unpresent(&seen).await.unwrap();
     }
 
-    pub async fn pool(&self) -> PoolReport {
+    pub(crate) async fn pool(&self) -> PoolReport {
         self.control.pools.report(&name("tank")).await.unwrap()
     }
 
-    pub async fn state(&self) -> PoolState {
+    pub(crate) async fn state(&self) -> PoolState {
         self.pool().await.state
     }
 
-    pub async fn codes(&self) -> Vec<EventCode> {
+    pub(crate) async fn codes(&self) -> Vec<EventCode> {
         self.control.steward.events(Wanted::default()).await.into_iter().map(|event| event.code).collect()
     }
 }
@@ -233,30 +261,51 @@ fn limits(shards: usize) -> Limits {
     Limits::of(Budget { shards, buffer_bytes: 1 << 40, cache_bytes: 8 << 20 })
 }
 
-pub fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
 /// A node with the pool `tank` whose host sees the thick volume `tank/vm1` as LUN 0.
-pub async fn furnished(sim: &Sim, shards: usize) -> (Node, Host) {
+pub(crate) async fn furnished(sim: &Sim, shards: usize) -> (Node, Host) {
     let (node, _, host) = furnished_with(sim, shards, &[], false).await;
     (node, host)
 }
 
 /// The same with its disks and with spares, perhaps with a pool that keeps neither checksums nor a log.
-pub async fn furnished_with(
+pub(crate) async fn furnished_with(
     sim: &Sim,
     shards: usize,
     spares: &[&str],
     no_integrity: bool,
+) -> (Node, Vec<DiskHandle>, Host) {
+    furnished_at(sim, shards, Level::Raid5, (spares, no_integrity)).await
+}
+
+/// The same with a pool of this level.
+pub(crate) async fn furnished_at(
+    sim: &Sim,
+    shards: usize,
+    level: Level,
+    (spares, no_integrity): (&[&str], bool),
 ) -> (Node, Vec<DiskHandle>, Host) {
     let node = Node::start(sim, shards).await;
     let mut disks = Vec::new();
     for disk in MEMBERS.iter().chain(spares) {
         disks.push(node.add_disk(disk, 80).await);
     }
-    node.furnish_with(spares, no_integrity).await;
+    node.furnish_at(level, spares, no_integrity).await;
     let mut host = Host::login(sim, &Login::of(OPEN, 0)).await;
     host.take_attention().await;
     (node, disks, host)
+}
+
+/// Waits until all members of the pool are in step.
+pub(crate) async fn until_healthy(sim: &Sim, node: &Node) {
+    for _ in 0..600 {
+        if node.state().await == PoolState::Healthy {
+            return;
+        }
+        sim.sleep(Duration::from_millis(500)).await;
+    }
+    panic!("{:?}", node.pool().await);
 }

@@ -99,7 +99,7 @@ async fn overwrite_unwatched(sim: &Sim, disks: &[DiskHandle]) {
     for (path, handle) in ["/a", "/b", "/c", "/d"].into_iter().zip(disks) {
         thief.attach_disk(path, handle);
         let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
-        let device = Rc::new(GroupCommit::new(thief.open_disk(path, options).unwrap()));
+        let device = Rc::new(GroupCommit::new(thief.open_disk(path, options).await.unwrap()));
         members.push(volume::NewDisk { id: Uuid::from_u128(70 + members.len() as u128), device });
     }
     let member_blocks = data_area(Blocks(80 << 8)).unwrap().len;

@@ -95,7 +95,7 @@ fn pool_that_was_taken_over_is_not_written_any_more_and_operators_hear_of_it() {
         for (path, disk) in ["/a", "/b", "/c", "/d"].into_iter().zip(&disks) {
             thief.attach_disk(path, disk);
             let options = DiskOptions { block_bytes: 4096, read_only: false };
-            open.push(Rc::new(GroupCommit::new(thief.open_disk(path, options).unwrap())));
+            open.push(Rc::new(GroupCommit::new(thief.open_disk(path, options).await.unwrap())));
         }
         let mut probes = Vec::new();
         for disk in &open {
@@ -183,13 +183,16 @@ fn daemon_that_stops_while_it_watches_a_pool_lets_go_of_it() {
     });
 }
 
-/// A write waits for a disk that does not answer within an hour: the daemon stops all the same, and names what has not ended.
+/// A write waits for two disks that do not answer within an hour, and of which one is needed: the daemon stops all the same, and names
+/// what has not ended.
 #[test]
 fn daemon_whose_disk_does_not_answer_stops_within_a_bound_and_says_what_waits() {
     Sim::new(37).run(async move |sim| {
         let (node, disks, mut host) = filled(&sim, &[]).await;
         let hour = Duration::from_secs(3600);
-        disks[0].set_faults(DiskFaults { latency: hour..=hour, ..DiskFaults::default() });
+        for disk in &disks[..2] {
+            disk.set_faults(DiskFaults { latency: hour..=hour, ..DiskFaults::default() });
+        }
         let _task = host.submit_write(0, 0x77).await;
         sim.sleep(Duration::from_secs(1)).await;
         let began = sim.now();

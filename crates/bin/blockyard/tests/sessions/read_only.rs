@@ -34,7 +34,7 @@ fn opened_with(read_only_bytes_max: u64) -> Option<String> {
                 assert!(other.control.pools.list().await.unwrap().is_empty());
                 assert!(other.control.volumes.list().await.unwrap().is_empty(), "nothing half open is left");
                 // What was refused keeps nothing from being opened for writing.
-                let request = ImportPool { force: true, ..ImportPool::default() };
+                let request = ImportPool { force: true, confirmed: true, ..ImportPool::default() };
                 other.control.pools.import(&name("tank"), request).await.unwrap();
                 Some(refusal.to_string())
             }

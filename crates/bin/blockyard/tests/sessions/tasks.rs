@@ -126,7 +126,7 @@ async fn hang(sim: &Sim, disk: &DiskHandle, host: &mut Host) {
     for block in 0..64 {
         host.submit_write(block, 1).await;
     }
-    sim.sleep(Duration::from_secs(10)).await;
+    sim.sleep(Duration::from_secs(2)).await;
 }
 
 /// What does not wait for a disk that hangs.

@@ -14,11 +14,11 @@ use sim::{DiskShape, Sim};
 use std::net::SocketAddr;
 
 /// What hosts log in to.
-pub const TARGET: &str = "iqn.2026-11.io.blockyard:counted";
+pub(crate) const TARGET: &str = "iqn.2026-11.io.blockyard:counted";
 /// Bytes of a logical block.
-pub const BLOCK_BYTES: u32 = 512;
+pub(crate) const BLOCK_BYTES: u32 = 512;
 /// Bytes of a unit.
-pub const UNIT_BYTES: u64 = 4 << 20;
+pub(crate) const UNIT_BYTES: u64 = 4 << 20;
 
 /// The pool, and how many disks it has.
 const POOL: &str = "tank";
@@ -28,14 +28,14 @@ const DISKS: usize = 4;
 const DISK_BYTES: u64 = 64 << 20;
 
 /// A data plane that runs until its machine ends.
-pub struct Array {
+pub(crate) struct Array {
     machine: Sim,
     post: Sender<Call>,
 }
 
 impl Array {
     /// It runs with so many shards, which take turns on the machine's one core.
-    pub fn start(machine: &Sim, shards: usize, counter: &Counter) -> Result<Self> {
+    pub(crate) fn start(machine: &Sim, shards: usize, counter: &Counter) -> Result<Self> {
         let limits = Limits::of(Budget { shards, buffer_bytes: 1 << 30, cache_bytes: 32 << 20 });
         let (post, inbox) = mailbox::channel();
         let mut inbox = Some(inbox);
@@ -59,7 +59,7 @@ impl Array {
     }
 
     /// There is a RAID-10 with checksums, of disks that are as quick as memory.
-    pub async fn create_pool(&self) -> Result<()> {
+    pub(crate) async fn create_pool(&self) -> Result<()> {
         let mut disks = Vec::new();
         for number in 0..DISKS {
             let path = format!("/dev/disk{number}");
@@ -80,7 +80,7 @@ impl Array {
     }
 
     /// So many units are seen by everybody as LUNs from 0 on, through `portal`. They have their homes on the shards in turn.
-    pub async fn furnish(&self, units: u16, backend: &Backend, portal: SocketAddr) -> Result<()> {
+    pub(crate) async fn furnish(&self, units: u16, backend: &Backend, portal: SocketAddr) -> Result<()> {
         let (host, target) = (name("everybody")?, name("target")?);
         let mut presentations = Vec::new();
         for lun in 0..units {
@@ -112,7 +112,7 @@ impl Array {
     }
 
     /// The last commands of every unit are kept.
-    pub async fn trace(&self, units: u16, backend: &Backend) -> Result<()> {
+    pub(crate) async fn trace(&self, units: u16, backend: &Backend) -> Result<()> {
         for lun in 0..units {
             let volume = volume_of(lun, backend)?;
             self.order(Order::StartTrace { volume, commands: TRACED_COMMANDS }).await?;

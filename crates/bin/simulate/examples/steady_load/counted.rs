@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 
 /// How often the product was entered and left while a [`Counter`] ran.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Entries {
+pub(crate) struct Entries {
     /// Turns of its tasks.
     pub turns: u64,
     /// Reads and writes of its sockets: system calls, where the world is Linux.
@@ -22,19 +22,19 @@ pub struct Entries {
 
 /// Counts while it is told to. Cheap to clone.
 #[derive(Clone, Default)]
-pub struct Counter {
+pub(crate) struct Counter {
     is_running: Rc<Cell<bool>>,
     entries: Rc<Cell<Entries>>,
 }
 
 impl Counter {
     /// What the tasks of the product do from now on is counted, or not.
-    pub fn run(&self, runs: bool) {
+    pub(crate) fn run(&self, runs: bool) {
         self.is_running.set(runs);
     }
 
     /// What was counted so far.
-    pub fn entries(&self) -> Entries {
+    pub(crate) fn entries(&self) -> Entries {
         self.entries.get()
     }
 }
@@ -58,26 +58,26 @@ fn outside(entries: &Cell<Entries>, work: &mut dyn FnMut()) {
 
 /// The machine that the product runs on.
 #[derive(Clone)]
-pub struct CountedWorld {
+pub(crate) struct CountedWorld {
     machine: Sim,
     counter: Counter,
 }
 
 /// Its listener.
-pub struct CountedListener {
+pub(crate) struct CountedListener {
     inner: SimListener,
     counter: Counter,
 }
 
 /// Its connection.
-pub struct CountedStream {
+pub(crate) struct CountedStream {
     inner: SimStream,
     counter: Counter,
 }
 
 impl CountedWorld {
     /// `machine`, whose tasks `counter` counts.
-    pub fn new(machine: &Sim, counter: &Counter) -> Self {
+    pub(crate) fn new(machine: &Sim, counter: &Counter) -> Self {
         Self { machine: machine.clone(), counter: counter.clone() }
     }
 
@@ -127,8 +127,8 @@ impl World for CountedWorld {
         self.machine.sleep_until(at)
     }
 
-    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<SimDisk> {
-        self.machine.open_disk(path, options)
+    async fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<SimDisk> {
+        self.machine.open_disk(path, options).await
     }
 
     fn listen(&self, address: SocketAddr) -> io::Result<CountedListener> {

@@ -20,7 +20,7 @@ const CHECK_CONDITION: u8 = 2;
 
 /// What a session sends.
 #[derive(Clone, Copy)]
-pub struct Work {
+pub(crate) struct Work {
     /// Commands.
     pub commands: u64,
     /// How many of them are under way at once.
@@ -38,7 +38,7 @@ pub struct Work {
 }
 
 /// A session in full feature phase.
-pub struct Session {
+pub(crate) struct Session {
     machine: Connection,
     stream: SimStream,
     world: Sim,
@@ -53,7 +53,7 @@ pub struct Session {
 
 impl Session {
     /// The login with this number has succeeded, with both digests or none.
-    pub async fn log_in(world: &Sim, portal: SocketAddr, number: u16, digests: bool) -> Result<Self> {
+    pub(crate) async fn log_in(world: &Sim, portal: SocketAddr, number: u16, digests: bool) -> Result<Self> {
         let name = |text: &str| IscsiName::parse(text).context("this is no iSCSI name");
         let mut login = InitiatorConfig::new(name("iqn.2026-11.io.blockyard:load")?, Some(name(TARGET)?));
         let [high, low] = number.to_be_bytes();
@@ -73,7 +73,7 @@ impl Session {
     }
 
     /// All commands have ended with GOOD, but for those that were told a unit attention.
-    pub async fn run(&mut self, work: Work) -> Result<()> {
+    pub(crate) async fn run(&mut self, work: Work) -> Result<()> {
         let (mut sent, mut ended) = (0, 0);
         if self.data.len() != work.bytes as usize {
             self.data = Rope::from(Buf::copy_of(&vec![0x5A; work.bytes as usize]));
@@ -102,19 +102,19 @@ impl Session {
     }
 
     /// Each block of the unit is written once, or read.
-    pub async fn pass_over(&mut self, lun: u64, writes: bool) -> Result<()> {
+    pub(crate) async fn pass_over(&mut self, lun: u64, writes: bool) -> Result<()> {
         let bytes = 128 << 10;
         let commands = UNIT_BYTES / u64::from(bytes) + 1;
         self.run(Work { commands, depth: 1, bytes, writes, lun, lun_step: 0, luns: lun + 1 }).await
     }
 
     /// Its number among the sessions.
-    pub fn number(&self) -> u16 {
+    pub(crate) fn number(&self) -> u16 {
         self.number
     }
 
     /// How many commands were told a unit attention instead of being done.
-    pub fn unit_attentions(&self) -> u64 {
+    pub(crate) fn unit_attentions(&self) -> u64 {
         self.unit_attentions
     }
 

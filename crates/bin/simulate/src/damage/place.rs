@@ -113,11 +113,11 @@ pub(super) struct Images {
 }
 
 impl Images {
-    pub fn of(handles: &[DiskHandle]) -> Self {
+    pub(super) fn of(handles: &[DiskHandle]) -> Self {
         Self { disks: handles.iter().map(DiskHandle::image).collect(), unreadable: BTreeSet::new() }
     }
 
-    pub fn restore(&self, handles: &[DiskHandle]) {
+    pub(super) fn restore(&self, handles: &[DiskHandle]) {
         self.disks.iter().zip(handles).for_each(|(image, handle)| handle.restore(image));
         self.unreadable.iter().for_each(|&(disk, at)| handles[disk].make_unreadable(at..at + BLOCK_BYTES as u64));
     }
@@ -143,7 +143,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Each structure that is there is as likely as any other, however many blocks it has.
-    pub fn of_chance(chance: &Chance, images: &Images) -> Option<Self> {
+    pub(super) fn of_chance(chance: &Chance, images: &Images) -> Option<Self> {
         let there: Vec<_> = Structure::all().map(|structure| (structure, images.places(structure))).collect();
         let there: Vec<_> = there.into_iter().filter(|(_, places)| !places.is_empty()).collect();
         if there.is_empty() {
@@ -157,7 +157,7 @@ impl Plan {
     }
 
     /// False where nothing is another afterwards.
-    pub fn strike(&self, chance: &Chance, images: &mut Images, older: &Images) -> bool {
+    pub(super) fn strike(&self, chance: &Chance, images: &mut Images, older: &Images) -> bool {
         let disks: Vec<usize> = match self.everywhere {
             true => {
                 (0..images.disks.len()).filter(|&disk| self.structure.is_at(&images.disks[disk], self.at)).collect()

@@ -17,7 +17,7 @@ const COPY_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Families<'_> {
     /// A volume is copied within its pool; perhaps the copy is cancelled, or the power goes over it.
-    pub async fn copy(&mut self) -> Judged<Step> {
+    pub(crate) async fn copy(&mut self) -> Judged<Step> {
         let stage = self.stage;
         let with_map = self.volumes.iter().position(|(_, provision)| *provision != Provision::Segments);
         let Some(at) = with_map.filter(|_| self.volumes.len() < super::VOLUMES_MAX) else { return Ok(Step::Done) };
@@ -42,7 +42,7 @@ impl Families<'_> {
             Came::Dark => {
                 let torn = self.pull_the_plug();
                 instant.crash(torn);
-                (self.come_back(Some(id)).await?, Step::Dark)
+                (self.continue_copy(id).await?, Step::Dark)
             }
         };
         if ended.0 {
@@ -64,7 +64,7 @@ impl Families<'_> {
         }
         if how < 3 {
             self.pull_the_plug();
-            return Ok((self.come_back(Some(id)).await?, Step::Dark));
+            return Ok((self.continue_copy(id).await?, Step::Dark));
         }
         if how < 6 {
             match stage.ask(Order::CancelCopy { target: target.clone() }).await {
@@ -74,11 +74,24 @@ impl Families<'_> {
                 Err(refusal) => return Err(format!("the copy goes on: {refusal}")),
             }
         }
+        self.until_whole(id).await.map(|()| (true, Step::Done))
+    }
+
+    /// The power is back, and the copy, if it had begun, continues to its end: whether it is there.
+    async fn continue_copy(&mut self, id: VolumeId) -> Judged<bool> {
+        let had_begun = self.come_back(Some(id)).await?;
+        if had_begun {
+            self.until_whole(id).await?;
+        }
+        Ok(had_begun)
+    }
+
+    async fn until_whole(&self, id: VolumeId) -> Judged<()> {
         loop {
-            let found = stage.volumes().await?.into_iter().find(|volume| volume.id == id);
+            let found = self.stage.volumes().await?.into_iter().find(|volume| volume.id == id);
             match found.map(|volume| volume.state) {
-                Some(VolumeState::Copying) => stage.world.sleep(Duration::from_millis(10)).await,
-                Some(VolumeState::Online) => return Ok((true, Step::Done)),
+                Some(VolumeState::Copying) => self.stage.world.sleep(Duration::from_millis(10)).await,
+                Some(VolumeState::Online) => return Ok(()),
                 other => return Err(format!("a copy that nobody has ended is {other:?}")),
             }
         }

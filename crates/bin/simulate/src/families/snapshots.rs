@@ -11,7 +11,7 @@ use model::{
 
 impl Families<'_> {
     /// Snapshots of some of the volumes, all of one instant.
-    pub async fn take_snapshots(&mut self) -> Judged<Step> {
+    pub(crate) async fn take_snapshots(&mut self) -> Judged<Step> {
         let stage = self.stage;
         let has_map = |&at: &usize| self.volumes[at].1 != Provision::Segments;
         let mut at: Vec<usize> = (0..self.volumes.len()).filter(has_map).collect();
@@ -64,7 +64,7 @@ impl Families<'_> {
     }
 
     /// A volume of a snapshot, which hosts write from now on, too.
-    pub async fn make_clone(&mut self) -> Judged<Step> {
+    pub(crate) async fn make_clone(&mut self) -> Judged<Step> {
         if self.snapshots.is_empty() || self.volumes.len() >= VOLUMES_MAX {
             return Ok(Step::Done);
         }
@@ -111,7 +111,7 @@ impl Families<'_> {
     }
 
     /// What all snapshots show is what they may.
-    pub async fn look_at_snapshots(&mut self) -> Judged<()> {
+    pub(crate) async fn look_at_snapshots(&mut self) -> Judged<()> {
         for at in 0..self.snapshots.len() {
             self.look_at_snapshot(at).await?;
         }
@@ -137,7 +137,7 @@ impl Families<'_> {
     }
 
     /// A volume shows what one of its snapshots does. No host is at work.
-    pub async fn roll_back(&mut self) -> Judged<Step> {
+    pub(crate) async fn roll_back(&mut self) -> Judged<Step> {
         if self.snapshots.is_empty() {
             return Ok(Step::Done);
         }
@@ -160,7 +160,7 @@ impl Families<'_> {
     }
 
     /// A snapshot without clones is no more.
-    pub async fn delete_snapshot(&mut self) -> Judged<Step> {
+    pub(crate) async fn delete_snapshot(&mut self) -> Judged<Step> {
         let free: Vec<usize> = (0..self.snapshots.len()).filter(|&at| self.snapshots[at].clones.is_empty()).collect();
         if free.is_empty() {
             return Ok(Step::Done);

@@ -14,17 +14,17 @@ const USUAL_GRANULE_BYTES: u64 = 64 << 10;
 
 impl Families<'_> {
     /// From now on thin volumes may be refused what needs space. Others never are: theirs is kept.
-    pub fn expect_refusals(&mut self) {
+    pub(crate) fn expect_refusals(&mut self) {
         self.scarce = true;
     }
 
     /// Bytes of a block of the volumes.
-    pub fn block_bytes(&self) -> u64 {
+    pub(crate) fn block_bytes(&self) -> u64 {
         self.volumes.first().map_or(4096, |(volume, _)| volume.unit.block_bytes as u64)
     }
 
     /// The commands to the newest volume go to so many places, all over it.
-    pub fn spread(&mut self, places: u64) {
+    pub(crate) fn spread(&mut self, places: u64) {
         let Some((volume, _)) = self.volumes.last_mut() else { return };
         let blocks = volume.unit.oracle.borrow().blocks();
         let each = blocks / places;
@@ -38,7 +38,7 @@ impl Families<'_> {
 
     /// A volume that never shared its space gives all of it back, and is written as far again: never is that refused.
     /// No host is at work.
-    pub async fn refill(&mut self, habits: &Habits) -> Judged<()> {
+    pub(crate) async fn refill(&mut self, habits: &Habits) -> Judged<()> {
         let stage = self.stage;
         let is_alone = |volume: &Presented| !self.relatives.contains(&volume.id);
         let thin = self.volumes.iter().filter(|(volume, of)| *of == Provision::Thin && is_alone(volume));
@@ -75,7 +75,7 @@ impl Families<'_> {
     }
 
     /// Every snapshot and every volume is deleted, which takes no space. No host is at work.
-    pub async fn take_apart(&mut self) -> Judged<()> {
+    pub(crate) async fn take_apart(&mut self) -> Judged<()> {
         self.stage.present(&[]).await?;
         while !self.volumes.is_empty() {
             while let Some(at) = self.snapshots.iter().position(|snapshot| snapshot.clones.is_empty()) {

@@ -50,6 +50,8 @@ pub(crate) fn verdict(completion: &Completion) -> Verdict {
 fn sense_verdict(sense: &[u8]) -> Verdict {
     let (key, code, qualifier) = Sensed::parse(sense).map_or((0, 0, 0), |sensed| sensed.triple());
     match key {
+        // BECOMING READY: the disks went away while the command ran, so perhaps something was done.
+        0x2 if (code, qualifier) == (0x04, 0x01) => Verdict::Failed(key, code, qualifier),
         0x2 => Verdict::NotNow,
         0x7 if (code, qualifier) == (0x27, 0x07) => Verdict::NoSpace,
         0x5 | 0x7 => Verdict::Refused(code, qualifier),

@@ -81,6 +81,10 @@ pub(crate) struct Shared {
     /// Commands that were answered with GOOD.
     pub done: Rc<Cell<u64>>,
     pub told: Rc<Told>,
+    /// How often the data plane has died or was started: it owes nothing of what it was asked before.
+    pub lives: Rc<Cell<u64>>,
+    /// True from its death until it is started.
+    pub is_dead: Rc<Cell<bool>>,
     /// Old sessions of which nobody has said yet that they are gone.
     pub lingering: Rc<Cell<u64>>,
 }
@@ -112,7 +116,7 @@ impl Shared {
 
 impl Host {
     /// Sends commands until none are left to send; then everything that was submitted is over.
-    pub async fn run(mut self) {
+    pub(crate) async fn run(mut self) {
         let mut orphans: Vec<Orphan> = Vec::new();
         loop {
             let Some(session) = self.log_in().await else { return };
@@ -134,7 +138,7 @@ impl Host {
     }
 
     /// A session whose units answer; nothing once the run has failed.
-    pub async fn log_in(&self) -> Option<Session> {
+    pub(crate) async fn log_in(&self) -> Option<Session> {
         let Shared { world, chance, judge, portals, .. } = &self.shared;
         while !judge.has_failed() {
             match Session::login(world, chance.pick(portals), Rc::new(self.config.clone())).await {
@@ -154,7 +158,7 @@ impl Host {
     }
 
     /// A session whose units may not answer; nothing where the target cannot be reached.
-    pub async fn log_in_to_whatever_serves(&self) -> Option<Session> {
+    pub(crate) async fn log_in_to_whatever_serves(&self) -> Option<Session> {
         let Shared { world, chance, portals, .. } = &self.shared;
         Session::login(world, chance.pick(portals), Rc::new(self.config.clone())).await.ok()
     }
@@ -193,7 +197,7 @@ impl Host {
 
     async fn use_session(&self, session: &Session, orphans: &RefCell<Vec<Orphan>>) {
         let running = RefCell::default();
-        let worker = Worker { host: self, session, running: &running, orphans };
+        let worker = Worker { host: self, session, running: &running, orphans, lives: self.shared.lives.get() };
         let work = pin!(join_all((0..self.habits.depth).map(|_| worker.work())));
         let chance = &self.shared.chance;
         let stays = !(self.habits.fickle && chance.percent(50));
@@ -227,7 +231,7 @@ impl Host {
     }
 
     /// What `answer` comes to; nothing where a host loses its patience, for another may have cleared the command away.
-    pub async fn within_patience(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
+    pub(crate) async fn within_patience(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
         match select(pin!(answer), self.shared.world.sleep(PATIENCE)).await {
             Either::Left((answer, _)) => Some(answer),
             Either::Right(_) => None,
@@ -235,7 +239,7 @@ impl Host {
     }
 
     /// What `answer` comes to; that nothing comes of it for ever is wrong.
-    pub async fn within_reason(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
+    pub(crate) async fn within_reason(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
         let limit = self.shared.world.sleep(ANSWER_TIME_MAX);
         match select(pin!(answer), limit).await {
             Either::Left((answer, _)) => Some(answer),

@@ -29,6 +29,8 @@ pub(super) struct Worker<'a> {
     /// Commands under way, for who wants to abort one.
     pub running: &'a RefCell<Vec<(Lun, TaskId)>>,
     pub orphans: &'a RefCell<Vec<Orphan>>,
+    /// Of the data plane when the session began, which owes its commands nothing in another life.
+    pub lives: u64,
 }
 
 /// How a command ended, with what it read.
@@ -39,7 +41,7 @@ struct Ended {
 
 impl Worker<'_> {
     /// Sends commands until the session ends or there is nothing left to do.
-    pub async fn work(&self) {
+    pub(super) async fn work(&self) {
         while self.session.ended().is_none() && self.host.shared.take_turn() {
             let unit = &self.host.units[self.chance().index(self.host.units.len())];
             match self.chance().below(100) {
@@ -233,13 +235,19 @@ impl Worker<'_> {
             task.set(Some(name));
             self.running.borrow_mut().push((unit.lun, name));
         }));
-        let patience = self.host.habits.answers_within.unwrap_or(PATIENCE);
-        let answer = match select(answer.as_mut(), self.host.shared.world.sleep(patience)).await {
-            Either::Left((answer, _)) => Some(answer),
-            Either::Right(_) if self.host.habits.answers_within.is_some() => {
-                self.fail(format!("a command has no answer after {patience:?}"));
-                None
+        if let Some(most) = self.host.habits.answers_within {
+            let is_late = select(answer.as_mut(), self.host.shared.world.sleep(most));
+            match is_late.await {
+                Either::Left((answer, _)) => return self.take(unit, task.get(), Some(answer)),
+                Either::Right(_) if self.lives == self.host.shared.lives.get() && !self.host.shared.is_dead.get() => {
+                    self.fail(format!("a command has no answer after {most:?}"));
+                    return None;
+                }
+                Either::Right(_) => {}
             }
+        }
+        let answer = match select(answer.as_mut(), self.host.shared.world.sleep(PATIENCE)).await {
+            Either::Left((answer, _)) => Some(answer),
             Either::Right(_) => match self.abort(unit, task.get()).await {
                 Aborted::Ended => self.host.within_reason(answer).await,
                 // Its answer may have come just before.
@@ -251,7 +259,12 @@ impl Worker<'_> {
                 }),
             },
         };
-        self.running.borrow_mut().retain(|(_, other)| Some(*other) != task.get());
+        self.take(unit, task.get(), answer)
+    }
+
+    /// How a command ended that was answered so.
+    fn take(&self, unit: &Unit, task: Option<TaskId>, answer: Option<Answer>) -> Option<Ended> {
+        self.running.borrow_mut().retain(|(_, other)| Some(*other) != task);
         match answer? {
             Answer::Completed(mut done) => {
                 let verdict = command::verdict(&done);

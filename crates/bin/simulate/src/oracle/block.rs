@@ -75,11 +75,11 @@ impl Entry {
 }
 
 impl Block {
-    pub fn begin(&mut self, value: Value, begun: Moment) {
+    pub(super) fn begin(&mut self, value: Value, begun: Moment) {
         self.entries.push(Entry::new(value, begun));
     }
 
-    pub fn end(&mut self, value: Value, begun: Moment, ending: Ending, now: Moment) {
+    pub(super) fn end(&mut self, value: Value, begun: Moment, ending: Ending, now: Moment) {
         let Some(at) = self.entries.iter().position(|entry| entry.value == value && entry.begun == begun) else {
             return;
         };
@@ -107,7 +107,7 @@ impl Block {
     }
 
     /// Somebody has read `content` between `begun` and `now`.
-    pub fn observe(&mut self, content: &Content, begun: Moment, now: Moment) -> Result<(), String> {
+    pub(super) fn observe(&mut self, content: &Content, begun: Moment, now: Moment) -> Result<(), String> {
         let quiet = self.entries.iter().all(|entry| entry.is_over_before(begun));
         let value = match content {
             Content::Pure(value) if self.is_readable(*value, begun) => *value,
@@ -141,14 +141,14 @@ impl Block {
         }
     }
 
-    pub fn flush(&mut self, begun: Moment) {
+    pub(super) fn flush(&mut self, begun: Moment) {
         for entry in self.entries.iter_mut().filter(|entry| entry.is_over_before(begun)) {
             entry.stable = true;
         }
     }
 
     /// A COMPARE AND WRITE that began at `begun` has found `compared`, and replaced it.
-    pub fn consume(&mut self, compared: Value, begun: Moment, _now: Moment) -> Result<(), String> {
+    pub(super) fn consume(&mut self, compared: Value, begun: Moment, _now: Moment) -> Result<(), String> {
         if !self.is_readable(compared, begun) {
             return Err(self.complain("cannot hold it", compared));
         }
@@ -163,14 +163,14 @@ impl Block {
     }
 
     /// True when the block held `value` all the time since `begun`, but for the write of `own`.
-    pub fn is_surely(&self, value: Value, own: Value, begun: Moment) -> bool {
+    pub(super) fn is_surely(&self, value: Value, own: Value, begun: Moment) -> bool {
         self.torn == Torn::Whole
             && self.entries.iter().all(|entry| {
                 entry.value == own || (entry.value == value && entry.ended.is_some()) || !entry.is_readable_since(begun)
             })
     }
 
-    pub fn crash(&mut self, torn: Torn, now: Moment) {
+    pub(super) fn crash(&mut self, torn: Torn, now: Moment) {
         self.entries.retain(|entry| !entry.gone);
         if self.entries.iter().any(|entry| !entry.stable) {
             self.torn = self.torn.max(torn);
@@ -184,7 +184,7 @@ impl Block {
 
     /// What a snapshot shows of the block that was asked for at `begun`: any of its values since then; where the power
     /// has cut it off, also what the power may bring back.
-    pub fn frozen(&self, begun: Moment, is_cut: bool) -> Self {
+    pub(super) fn frozen(&self, begun: Moment, is_cut: bool) -> Self {
         let shown = |entry: &Entry| Entry {
             ended: entry.ended.or((!is_cut).then_some(0)),
             outdone: None,
@@ -197,20 +197,20 @@ impl Block {
     }
 
     /// The values that a snapshot may show, and when the block may have had each.
-    pub fn spans(&self, begun: Moment, is_cut: bool) -> Vec<Span> {
+    pub(super) fn spans(&self, begun: Moment, is_cut: bool) -> Vec<Span> {
         let shown = self.entries.iter().filter(|entry| entry.may_be_of(begun, is_cut));
         shown.map(|entry| Span { value: entry.value, first: entry.begun, last: entry.outdone }).collect()
     }
 
     /// The block may hold what the other does, too.
-    pub fn join(&mut self, other: &Self) {
+    pub(super) fn join(&mut self, other: &Self) {
         self.entries.extend(other.entries.iter().cloned());
         self.torn = self.torn.max(other.torn);
         self.consumed.clear();
     }
 
     /// The power has cut off what made it.
-    pub fn tear(&mut self, torn: Torn) {
+    pub(super) fn tear(&mut self, torn: Torn) {
         if self.entries.iter().any(|entry| !entry.stable) {
             self.torn = self.torn.max(torn);
         }
@@ -219,13 +219,13 @@ impl Block {
         }
     }
 
-    pub fn guess(&self) -> Value {
+    pub(super) fn guess(&self) -> Value {
         let current = self.entries.iter().filter(|entry| entry.outdone.is_none() && entry.ended.is_some());
         current.max_by_key(|entry| entry.ended).map_or(Value::ZERO, |entry| entry.value)
     }
 
     /// Drops what no operation that has begun at `oldest` or later can meet.
-    pub fn forget_before(&mut self, oldest: Moment) {
+    pub(super) fn forget_before(&mut self, oldest: Moment) {
         self.entries.retain(|entry| !entry.gone || entry.outdone.is_none_or(|at| at >= oldest));
     }
 

@@ -27,7 +27,7 @@ pub(super) struct Span {
 
 impl Oracle {
     /// What a snapshot shows that was asked for as `op`, and is answered now, or cut off.
-    pub fn instant(&mut self, op: OpId, is_cut: bool) -> Instant {
+    pub(crate) fn instant(&mut self, op: OpId, is_cut: bool) -> Instant {
         let end = self.tick();
         let begun = self.open.remove(&op).map_or(end, |op| op.begun);
         let known = self.known.iter().map(|(&lba, block)| (lba, block.frozen(begun, is_cut))).collect();
@@ -38,7 +38,7 @@ impl Oracle {
     /// A volume that shows what `instant` does.
     ///
     /// *Shape*: `number` is that of no other volume of the run.
-    pub fn of_instant(&self, name: &str, number: u16, instant: &Instant) -> Self {
+    pub(crate) fn of_instant(&self, name: &str, number: u16, instant: &Instant) -> Self {
         let mut clone = Self::new(name, self.block_bytes, instant.blocks, &self.clock);
         clone.known = instant.known.clone();
         // Its writes are no others'.
@@ -47,7 +47,7 @@ impl Oracle {
     }
 
     /// The volume shows what `instant` does, or perhaps so, where the power went over it.
-    pub fn roll_back(&mut self, instant: &Instant, perhaps: bool) {
+    pub(crate) fn roll_back(&mut self, instant: &Instant, perhaps: bool) {
         self.blocks = instant.blocks;
         let unwritten = Block::default();
         for lba in instant.known.keys() {
@@ -62,14 +62,14 @@ impl Oracle {
 
 impl Instant {
     /// The power went before the answer: what was under way may be torn.
-    pub fn crash(&mut self, torn: Torn) {
+    pub(crate) fn crash(&mut self, torn: Torn) {
         self.known.values_mut().for_each(|block| block.tear(torn));
     }
 
     /// A volume that shows it was looked at, whole: every look from now on finds the same.
     ///
     /// *Errors*: there was no instant at which all blocks held what was found.
-    pub fn settle(&mut self, seen: &Oracle) -> Result<(), String> {
+    pub(crate) fn settle(&mut self, seen: &Oracle) -> Result<(), String> {
         let (mut first, mut last) = ((0, 0), (self.end, 0));
         for (&lba, spans) in &self.spans {
             let value = seen.guess(lba);

@@ -2,10 +2,16 @@
 
 use super::{Plant, Planted};
 use block::{BlockDevice, Buf, Extent, Geometry, IoError, Lba, Rope, Stable, View, Written};
+use futures_util::future::{Either, select};
 use shard::World;
 use sim::{Sim, SimDisk};
+use std::cell::Cell;
+use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
+
+/// When an operation that was not answered is taken for done, by a bug.
+const SILENCE: Duration = Duration::from_millis(700);
 
 const BLOCK: usize = 4096;
 const MIB_BLOCKS: u64 = (1 << 20) / BLOCK as u64;
@@ -19,6 +25,10 @@ pub(crate) struct BentDisk {
     path: String,
     machine: Sim,
     plant: Rc<Plant>,
+    /// True where the disk was a member before, in this life.
+    is_back: bool,
+    life: u64,
+    is_written: Cell<bool>,
 }
 
 /// What lies somewhere on a member.
@@ -30,8 +40,10 @@ enum Area {
 }
 
 impl BentDisk {
-    pub fn new(inner: SimDisk, path: &str, machine: &Sim, plant: &Rc<Plant>) -> Self {
-        Self { inner: Rc::new(inner), path: path.to_owned(), machine: machine.clone(), plant: plant.clone() }
+    pub(crate) fn new(inner: SimDisk, path: &str, machine: &Sim, plant: &Rc<Plant>) -> Self {
+        let (is_back, life) = (plant.closed.borrow().contains(path), plant.life.get());
+        let (path, machine, plant) = (path.to_owned(), machine.clone(), plant.clone());
+        Self { inner: Rc::new(inner), path, machine, plant, is_back, life, is_written: Cell::default() }
     }
 
     fn area(&self, start: Lba) -> Area {
@@ -59,6 +71,10 @@ impl BentDisk {
             Some(Planted::RebuildLeavesGaps) => {
                 is_replacement() && self.strikes_data(Planted::RebuildLeavesGaps, 4, start)
             }
+            Some(Planted::CopyLeavesGaps) => {
+                plant.copies.borrow().contains(&self.path) && self.strikes_data(Planted::CopyLeavesGaps, 4, start)
+            }
+            Some(Planted::ReturnLeavesGaps) => self.is_back && self.strikes_data(Planted::ReturnLeavesGaps, 4, start),
             Some(Planted::LogWriteLost) => {
                 plant.logs.borrow().contains(&self.path) && self.strikes_data(Planted::LogWriteLost, 2, start)
             }
@@ -117,6 +133,25 @@ impl BentDisk {
         old
     }
 
+    /// What `work` on this disk comes to; `done` where it takes too long and the bug strikes.
+    async fn unless_silent<T: 'static>(
+        &self,
+        work: impl Future<Output = Result<T, IoError>> + 'static,
+        done: fn() -> T,
+    ) -> Result<T, IoError> {
+        if self.plant.bug != Some(Planted::SilenceHidden) {
+            return work.await;
+        }
+        match select(Box::pin(work), self.machine.sleep(SILENCE)).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right((_, work)) if self.plant.strikes(Planted::SilenceHidden, 1) => {
+                self.machine.spawn(async move { drop(work.await) });
+                Ok(done())
+            }
+            Either::Right((_, work)) => work.await,
+        }
+    }
+
     /// Does the write in a while, and nobody waits for it.
     fn write_later(&self, start: Lba, data: View, after: Duration) {
         let (inner, machine) = (self.inner.clone(), self.machine.clone());
@@ -124,6 +159,14 @@ impl BentDisk {
             machine.sleep(after).await;
             drop(inner.write(start, data).await);
         });
+    }
+}
+
+impl Drop for BentDisk {
+    fn drop(&mut self) {
+        if self.is_written.get() {
+            self.plant.know_closed(&self.path, self.life);
+        }
     }
 }
 
@@ -145,6 +188,7 @@ impl BlockDevice for BentDisk {
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
+        self.is_written.set(self.is_written.get() || self.area(start) == Area::Data);
         if let Some(written) = self.swallow(start, &data) {
             return Ok(written);
         }
@@ -157,7 +201,9 @@ impl BlockDevice for BentDisk {
         if self.strikes_data(Planted::WriteTwice, 4, start) {
             self.write_later(start, data.clone(), self.plant.chance.moment(Duration::from_millis(50)));
         }
-        let written = self.inner.write(start, data).await;
+        let inner = self.inner.clone();
+        let work = async move { inner.write(start, data).await };
+        let written = self.unless_silent(work, Written::attest).await;
         match written {
             Err(_) if self.strikes_data(Planted::RefusalNotTold, 4, start) => std::future::pending().await,
             Err(_) if self.strikes_data(Planted::WriteErrorHidden, 1, start) => Ok(Written::attest()),
@@ -174,7 +220,8 @@ impl BlockDevice for BentDisk {
             self.machine.spawn(async move { drop(inner.flush(after).await) });
             return Ok(Stable::attest());
         }
-        self.inner.flush(after).await
+        let inner = self.inner.clone();
+        self.unless_silent(async move { inner.flush(after).await }, Stable::attest).await
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {

@@ -85,7 +85,7 @@ impl Ways {
 }
 
 impl BentStream {
-    pub fn new(inner: SimStream, plant: &Rc<Plant>) -> Self {
+    pub(crate) fn new(inner: SimStream, plant: &Rc<Plant>) -> Self {
         let ways = plant.bends_wire().then(|| {
             let (requests, responses) = (Way::default(), Way::default());
             RefCell::new(Ways { bend: Bend::new(plant), requests, responses, is_closed: false })

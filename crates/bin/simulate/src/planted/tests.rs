@@ -9,7 +9,11 @@ const SEEDS: u64 = 320;
 
 /// Where the search begins: at the first seed that finds a bug which few do, as long as nothing changes what seeds do.
 fn first_seed(bug: Planted) -> u64 {
-    if matches!(bug, Planted::CatalogInOneSlot) { 147 } else { 1 }
+    match bug {
+        Planted::CatalogInOneSlot => 147,
+        Planted::SilenceHidden => 19,
+        _ => 1,
+    }
 }
 
 fn is_found(bug: Planted) {
@@ -59,6 +63,10 @@ found! {
     planted_member_write_error_that_is_hidden_is_found: WriteErrorHidden;
     planted_member_read_of_old_data_is_found: ReadOld;
     planted_zeros_for_what_cannot_be_read_are_found: ReadErrorIsZeros;
+    planted_silence_that_is_taken_for_done_is_found: SilenceHidden;
+    planted_silence_that_nobody_sees_is_found: SilenceNotSeen;
+    planted_return_with_gaps_is_found: ReturnLeavesGaps;
+    planted_copy_with_gaps_is_found: CopyLeavesGaps;
     planted_volume_that_is_not_cleared_is_found: ZerosSkipped;
     planted_rebuild_with_gaps_is_found: RebuildLeavesGaps;
     planted_catalog_that_is_not_written_is_found: CatalogLost;

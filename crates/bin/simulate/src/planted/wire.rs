@@ -37,7 +37,7 @@ pub(super) struct Bend {
 
 impl Pdu {
     /// How many bytes the PDU has that `bytes` begin with; nothing as long as that cannot be known.
-    pub fn bytes_of(bytes: &[u8]) -> Option<usize> {
+    pub(super) fn bytes_of(bytes: &[u8]) -> Option<usize> {
         let header = bytes.get(..BHS_BYTES)?;
         let data = u32::from_be_bytes([0, header[5], header[6], header[7]]) as usize;
         Some(BHS_BYTES + usize::from(header[4]) * 4 + data.next_multiple_of(4))
@@ -95,12 +95,12 @@ impl Pdu {
 }
 
 impl Bend {
-    pub fn new(plant: &Rc<Plant>) -> Self {
+    pub(super) fn new(plant: &Rc<Plant>) -> Self {
         Self { plant: plant.clone(), tasks: BTreeMap::new(), last_data: Vec::new(), again: None, own_tags: 0 }
     }
 
     /// What the data plane gets instead of `pdu`.
-    pub fn request(&mut self, mut pdu: Pdu) -> Vec<Pdu> {
+    pub(super) fn request(&mut self, mut pdu: Pdu) -> Vec<Pdu> {
         match pdu.opcode() {
             SCSI_COMMAND => {
                 self.tasks.insert(pdu.tag(), pdu.task());
@@ -117,7 +117,7 @@ impl Bend {
     }
 
     /// What the host gets instead of `pdu`.
-    pub fn response(&mut self, mut pdu: Pdu) -> Vec<Pdu> {
+    pub(super) fn response(&mut self, mut pdu: Pdu) -> Vec<Pdu> {
         match pdu.opcode() {
             SCSI_RESPONSE => {
                 self.bend_response(&mut pdu);

@@ -1,10 +1,10 @@
 //! The simulated machine as a data plane with a planted bug uses it.
 
-use super::Plant;
 use super::disk::BentDisk;
 use super::stream::BentStream;
+use super::{Plant, Planted};
 use shard::time::Sleep;
-use shard::{DiskOptions, Listener, StreamHandle, StreamOptions, Time, World};
+use shard::{CLOCK_STEP, DiskOptions, Listener, StreamHandle, StreamOptions, Time, World};
 use sim::{Sim, SimListener};
 use std::future::Future;
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) struct BentListener {
 }
 
 impl BentWorld {
-    pub fn new(machine: &Sim, plant: &Rc<Plant>) -> Self {
+    pub(crate) fn new(machine: &Sim, plant: &Rc<Plant>) -> Self {
         Self { machine: machine.clone(), plant: plant.clone() }
     }
 }
@@ -57,11 +57,16 @@ impl World for BentWorld {
     }
 
     fn sleep_until(&self, at: Time) -> Sleep {
+        let is_a_look = at.since(self.now()) == CLOCK_STEP;
+        // Whoever looks at members again and again does not come back.
+        if is_a_look && self.plant.strikes(Planted::SilenceNotSeen, 200) {
+            return self.machine.sleep_until(at + Duration::from_secs(3600));
+        }
         self.machine.sleep_until(at)
     }
 
-    fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<BentDisk> {
-        let inner = self.machine.open_disk(path, options)?;
+    async fn open_disk(&self, path: &str, options: DiskOptions) -> io::Result<BentDisk> {
+        let inner = self.machine.open_disk(path, options).await?;
         Ok(BentDisk::new(inner, path, &self.machine, &self.plant))
     }
 

@@ -7,7 +7,7 @@ use sim::DiskHandle;
 
 impl Pool {
     /// The pool has a log device of one or two new disks: these.
-    pub async fn add_log(&self, stage: &Stage) -> Judged<Vec<DiskHandle>> {
+    pub(crate) async fn add_log(&self, stage: &Stage) -> Judged<Vec<DiskHandle>> {
         let (mut names, mut handles) = (Vec::new(), Vec::new());
         for _ in 0..stage.chance.within(1..=2) {
             let disk = self.add_disk(stage, self.plan.disk_mib).await?;
@@ -20,10 +20,10 @@ impl Pool {
     }
 
     /// A disk of the log that failed or is missing is replaced.
-    pub async fn mend_log(&self, stage: &Stage) -> Judged<()> {
+    pub(crate) async fn mend_log(&self, stage: &Stage) -> Judged<()> {
         let log = stage.log().await?;
         for lost in log.group.members.iter().filter(|member| member.state != MemberState::InSync) {
-            if matches!(lost.state, MemberState::Failed | MemberState::Missing) {
+            if lost.state.is_lost() {
                 self.replace_member(stage, lost).await?;
             }
         }
@@ -33,12 +33,12 @@ impl Pool {
 
 impl Stage {
     /// How the log of the pool is.
-    pub async fn log(&self) -> Judged<LogReport> {
+    pub(crate) async fn log(&self) -> Judged<LogReport> {
         self.pool().await?.log.ok_or_else(|| "the pool has lost its log".to_owned())
     }
 
     /// The volumes are written so from now on.
-    pub async fn write_as(&self, volumes: &[Presented], write: WritePolicy) -> Judged<()> {
+    pub(crate) async fn write_as(&self, volumes: &[Presented], write: WritePolicy) -> Judged<()> {
         for volume in volumes {
             let policy = VolumePolicy { write, ..VolumePolicy::default() };
             let order = Order::SetVolumePolicy { volume: volume.name.clone(), policy };
@@ -53,7 +53,7 @@ impl Stage {
     }
 
     /// Without its log a volume serves only if it has nothing there.
-    pub async fn expect_held(&self, volumes: &[Presented]) -> Judged<()> {
+    pub(crate) async fn expect_held(&self, volumes: &[Presented]) -> Judged<()> {
         let log = self.log().await?;
         if log.state != LogState::Lost {
             return Err(format!("all disks of the log are away, and it is said to be so: {log:?}"));

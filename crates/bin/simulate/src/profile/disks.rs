@@ -6,6 +6,9 @@ mod decay;
 mod faults;
 mod rebuild;
 
+pub(super) use decay::scrub;
+pub(super) use faults::PROTECTED;
+
 use crate::stage::{Judged, Stage};
 
 pub(super) async fn play(stage: &Stage) -> Judged<()> {

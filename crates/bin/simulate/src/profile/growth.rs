@@ -211,7 +211,7 @@ impl Growth<'_> {
         }
         self.until_done().await?;
         for lost in self.stage.pool().await?.members() {
-            if matches!(lost.state, MemberState::Failed | MemberState::Missing) {
+            if lost.state.is_lost() {
                 self.pool.replace_member(self.stage, lost).await?;
             }
         }

@@ -126,15 +126,7 @@ async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> 
     let errors = |disk: &DiskHandle| disk.counts().write_errors;
     let done = || pool.handles(stage).iter().map(|disk| disk.counts().writes - errors(disk)).sum::<u64>();
     let before = done();
-    let opened = stage
-        .order(Order::OpenPool {
-            id: pool.id,
-            force: false,
-            accept_log_loss: false,
-            read_only: is_asked_for,
-            key: None,
-        })
-        .await?;
+    let opened = stage.order(pool.opening_as(is_asked_for)).await?;
     let Report::Pool(report) = opened else { return Err(format!("OpenPool was answered with {opened:?}")) };
     if report.read_only.is_none() {
         return Err(format!("a pool that may not be written, or cannot, is open for writing: {report:?}"));
@@ -147,9 +139,7 @@ async fn look_read_only(stage: &Stage, pool: &Pool, families: &Families<'_>) -> 
     }
     pool.handles(stage).iter().for_each(|disk| disk.set_faults(DiskFaults::default()));
     stage.order(Order::ClosePool { pool: pool.name.clone() }).await?;
-    stage
-        .order(Order::OpenPool { id: pool.id, force: false, accept_log_loss: false, read_only: false, key: None })
-        .await?;
+    stage.order(pool.opening()).await?;
     families.look_at_all().await
 }
 
@@ -161,7 +151,7 @@ async fn recover(stage: &Stage, pool: &Pool, families: &Families<'_>) -> Judged<
     if report.state == PoolState::Failed {
         return Err(format!("the pool has room, was opened anew, and does not serve: {report:?}"));
     }
-    let is_lost = |state: MemberState| matches!(state, MemberState::Failed | MemberState::Missing);
+    let is_lost = |state: MemberState| state.is_lost();
     let lost: Vec<_> = report.members().filter(|member| is_lost(member.state)).cloned().collect();
     for member in &lost {
         pool.replace_member(stage, member).await?;

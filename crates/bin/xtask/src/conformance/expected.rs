@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// How one test ends.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
-pub enum Expectation {
+pub(crate) enum Expectation {
     /// All its assertions hold and it left nothing out.
     Pass,
     /// It leaves something out, for the reason given.
@@ -20,7 +20,7 @@ pub enum Expectation {
 /// The row of one test.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub(crate) struct Row {
     name: String,
     expect: Expectation,
     /// How it ends in modes where that is something else.
@@ -35,7 +35,7 @@ pub struct Row {
 
 impl Row {
     /// How the test ends in this mode.
-    pub fn expect(&self, mode: Mode) -> Expectation {
+    pub(crate) fn expect(&self, mode: Mode) -> Expectation {
         self.modes.get(&mode).copied().unwrap_or(self.expect)
     }
 }
@@ -52,13 +52,13 @@ struct File {
 
 /// The expectations for every test of one suite.
 #[derive(Debug)]
-pub struct Expected {
+pub(crate) struct Expected {
     pub rows: BTreeMap<String, Row>,
 }
 
 impl Expected {
     /// Reads a table; every name is there once, and the count is true.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         let file: File = toml::from_str(text).context("the table is malformed")?;
         ensure!(!file.suite.is_empty(), "the table names no suite");
         ensure!(file.count == file.test.len(), "the table says {} tests and has {}", file.count, file.test.len());

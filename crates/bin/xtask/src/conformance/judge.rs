@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What came out.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub(super) struct Verdict {
     pub passed: usize,
     /// Skips that were expected, and failures that are the suite's own.
     pub skipped: usize,
@@ -19,7 +19,7 @@ pub struct Verdict {
 
 /// Judges the outcomes of the tests in `names`. Without a table, every failure is a fault and nothing
 /// else is; `whole` says that all tests were meant to run, so that the table must name just them.
-pub fn judge(
+pub(super) fn judge(
     expected: Option<(&Expected, Mode)>,
     names: &BTreeSet<String>,
     outcomes: &BTreeMap<String, Outcome>,

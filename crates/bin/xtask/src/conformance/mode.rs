@@ -13,11 +13,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 const OTHER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// The URLs of one unit, one for each path to it.
-pub type Paths = Vec<String>;
+pub(crate) type Paths = Vec<String>;
 
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
-pub enum Mode {
+pub(crate) enum Mode {
     /// One path, as the target is without being told anything
     Plain,
     /// Two shards, so that connections and units have different ones
@@ -54,7 +54,7 @@ pub enum Mode {
 
 impl Mode {
     /// The target of this mode, and the paths to each of its units.
-    pub fn start(self, kind: Kind, mut setup: Setup) -> Result<(Box<dyn Target>, Vec<Paths>)> {
+    pub(crate) fn start(self, kind: Kind, mut setup: Setup) -> Result<(Box<dyn Target>, Vec<Paths>)> {
         ensure!(kind == Kind::Blockyard || !self.is_for_ours_alone(), "only our own target is run in this mode");
         let other = SocketAddr::from((OTHER, setup.portal.port()));
         match self {
@@ -95,12 +95,12 @@ impl Mode {
     }
 
     /// True when all tests are run in this mode.
-    pub fn is_whole(self) -> bool {
+    pub(crate) fn is_whole(self) -> bool {
         self.suites().is_empty()
     }
 
     /// Those of `names` that are run in this mode.
-    pub fn concerned(self, names: &BTreeSet<String>) -> BTreeSet<String> {
+    pub(crate) fn concerned(self, names: &BTreeSet<String>) -> BTreeSet<String> {
         let concerns = |name: &&String| self.suites().iter().any(|suite| name.starts_with(suite));
         names.iter().filter(|name| self.is_whole() || concerns(name)).cloned().collect()
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// How one test ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// Every assertion held, and there were this many.
     Passed { asserts: u64 },
     /// It left something out, and said why.
@@ -22,7 +22,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Reads what the process of one test said.
-    pub fn of(ended: &Ended) -> Self {
+    pub(super) fn of(ended: &Ended) -> Self {
         let Some(status) = ended.status else { return Self::Hung };
         let Some(code) = status.code() else { return Self::Died { how: status.to_string() } };
         let said = tail(&ended.said);

@@ -16,12 +16,12 @@ const LIMIT: Duration = Duration::from_secs(180);
 const DISKS: usize = 4;
 
 /// True for a test that our target is to pass on such a unit.
-pub fn wants(target: Kind, name: &str) -> bool {
+pub(super) fn wants(target: Kind, name: &str) -> bool {
     target == Kind::Blockyard && name == SLOW
 }
 
 /// How the tests ended, one after the other, on a volume of a pool of which little can be written in a second.
-pub fn run(names: &BTreeSet<String>, bench: Bench<'_>) -> Result<BTreeMap<String, Outcome>> {
+pub(super) fn run(names: &BTreeSet<String>, bench: Bench<'_>) -> Result<BTreeMap<String, Outcome>> {
     if names.is_empty() {
         return Ok(BTreeMap::new());
     }

@@ -30,14 +30,14 @@ const GUESSING_MAX: usize = 1500;
 const LOGIN: [u8; 4] = [0x43, 0x00, 0x00, 0x00];
 
 /// An attack under way.
-pub struct Attack {
+pub(super) struct Attack {
     thread: JoinHandle<Result<Harm>>,
     end: Arc<AtomicBool>,
 }
 
 /// What was tried.
 #[derive(Default)]
-pub struct Harm {
+pub(super) struct Harm {
     knocks: u64,
     refused: u64,
     drips: u64,
@@ -53,14 +53,14 @@ impl fmt::Display for Harm {
 
 impl Attack {
     /// Begins, and goes on until [`Attack::end`].
-    pub fn begin(unit: &Unit) -> Self {
+    pub(super) fn begin(unit: &Unit) -> Self {
         let (unit, end) = (unit.clone(), Arc::new(AtomicBool::new(false)));
         let over = end.clone();
         Self { thread: thread::spawn(move || attack(&unit, &over)), end }
     }
 
     /// What was tried until now.
-    pub fn end(self) -> Result<Harm> {
+    pub(super) fn end(self) -> Result<Harm> {
         self.end.store(true, Ordering::Relaxed);
         self.thread.join().map_err(|_| anyhow!("the attack panicked"))?
     }

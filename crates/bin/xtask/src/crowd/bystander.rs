@@ -17,7 +17,7 @@ const BACKLOG: i32 = 4096;
 const PAUSE: Duration = Duration::from_millis(1);
 
 /// A portal where nothing is ever answered.
-pub struct Bystander {
+pub(super) struct Bystander {
     pub unit: Unit,
     thread: JoinHandle<()>,
     end: Arc<AtomicBool>,
@@ -25,7 +25,7 @@ pub struct Bystander {
 
 impl Bystander {
     /// Stands where strangers find it, under the name of `unit`.
-    pub fn stand(unit: &Unit) -> Result<Self> {
+    pub(super) fn stand(unit: &Unit) -> Result<Self> {
         let door = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         door.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
         door.listen(BACKLOG)?;
@@ -38,7 +38,7 @@ impl Bystander {
     }
 
     /// Is gone, with all that it held.
-    pub fn leave(self) {
+    pub(super) fn leave(self) {
         self.end.store(true, Ordering::Relaxed);
         // It cannot panic, and if it did nothing of it would matter.
         let _ = self.thread.join();

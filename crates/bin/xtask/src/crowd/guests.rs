@@ -18,7 +18,7 @@ const THREADS: u16 = 40;
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Sessions that are there until they leave.
-pub struct Guests {
+pub(super) struct Guests {
     threads: Vec<JoinHandle<Result<u16>>>,
     leave: Arc<AtomicBool>,
     /// From the first knock to the last login.
@@ -29,7 +29,7 @@ pub struct Guests {
 
 impl Guests {
     /// All of them, with these numbers, log in at once; each writes and reads a block of its unit.
-    pub fn welcome(hall: &Hall, numbers: &[u16]) -> Result<Self> {
+    pub(super) fn welcome(hall: &Hall, numbers: &[u16]) -> Result<Self> {
         let leave = Arc::new(AtomicBool::new(false));
         let (ready, done) = (Arc::new(Gate::default()), Arc::new(Gate::default()));
         let threads = (0..THREADS)
@@ -61,7 +61,7 @@ impl Guests {
     }
 
     /// How many of them were there to the end.
-    pub fn leave(self) -> Result<u16> {
+    pub(super) fn leave(self) -> Result<u16> {
         self.leave.store(true, Ordering::Relaxed);
         let mut live = 0;
         for thread in self.threads {

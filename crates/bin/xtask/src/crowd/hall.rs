@@ -13,8 +13,8 @@ use std::process::Command;
 use std::time::Instant;
 
 /// A name that has to prove something, and what it is.
-pub const GUARDED: u16 = 60_000;
-pub const SECRET: &str = "a secret that nobody guesses";
+pub(super) const GUARDED: u16 = 60_000;
+pub(super) const SECRET: &str = "a secret that nobody guesses";
 /// Hosts of one group, which sees one target of the load table; and the units of that.
 const HOSTS_OF_TARGET: usize = 4;
 const UNITS_OF_TARGET: usize = 8;
@@ -23,14 +23,14 @@ const THIN: usize = 1000;
 const DISKS: usize = 4;
 const DISK_SIZE: &str = "64GiB";
 
-pub struct Hall {
+pub(super) struct Hall {
     pub product: Product,
     units: BTreeMap<u16, Unit>,
 }
 
 impl Hall {
     /// A daemon with a unit for each of the callers with these numbers.
-    pub fn open(folder: &Path, options: &Options, callers: &[u16]) -> Result<Self> {
+    pub(super) fn open(folder: &Path, options: &Options, callers: &[u16]) -> Result<Self> {
         let portal = free_portal()?;
         let product = Product::launch(Launch {
             build: workspace::product()?,
@@ -64,7 +64,7 @@ impl Hall {
     }
 
     /// The unit of the caller with this number.
-    pub fn unit(&self, caller: u16) -> Result<&Unit> {
+    pub(super) fn unit(&self, caller: u16) -> Result<&Unit> {
         self.units.get(&caller).with_context(|| format!("nobody awaits caller {caller}"))
     }
 
@@ -115,7 +115,7 @@ impl Hall {
     }
 
     /// Every page of the console, over all that is there, while these clients answer what they are asked; false when one is slow.
-    pub fn show_pages(&self, clients: &mut [Client]) -> Result<bool> {
+    pub(super) fn show_pages(&self, clients: &mut [Client]) -> Result<bool> {
         let mut pages = Command::new(workspace::root().join("tests/browser/run"));
         pages.arg("--against").arg(self.product.socket()).env("BLOCKYARD", workspace::product()?);
         let mut pages = pages.spawn().context("no browser")?;

@@ -10,13 +10,13 @@ const DEPTH: usize = 4;
 const IO_BYTES: u32 = 4096;
 
 /// What they got.
-pub struct Rate {
+pub(super) struct Rate {
     pub per_second: f64,
     pub p99: Duration,
 }
 
 /// Random reads of 4 KiB by all of them for `span`.
-pub fn measure(clients: &mut [Client], span: Duration) -> Result<Rate> {
+pub(super) fn measure(clients: &mut [Client], span: Duration) -> Result<Rate> {
     let mut random = Random::new(1);
     let mut latencies: Vec<Duration> = Vec::new();
     let mut under_way: Vec<Vec<(iscsi::TaskId, Instant)>> = clients.iter().map(|_| Vec::new()).collect();

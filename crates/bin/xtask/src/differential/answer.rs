@@ -11,7 +11,7 @@ const CHECK_CONDITION: u8 = 0x02;
 
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// `good`, `5/24/00` (sense key, additional sense code and its qualifier), or another status such as `conflict`.
     pub end: String,
     /// Where the sense data points, or the information that it has.
@@ -23,7 +23,7 @@ pub struct Answer {
 /// What two answers can differ in.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(rename_all = "lowercase")]
-pub enum Aspect {
+pub(crate) enum Aspect {
     End,
     Pointer,
     Residual,
@@ -34,7 +34,7 @@ pub enum Aspect {
 
 impl Answer {
     /// What a command came to, or that its connection broke.
-    pub fn of(completion: Result<Completion>) -> Self {
+    pub(crate) fn of(completion: Result<Completion>) -> Self {
         let completion = match completion {
             Ok(completion) => completion,
             // What was said last is for a person to read, and of no use to compare.
@@ -62,12 +62,12 @@ impl Answer {
     }
 
     /// True when its connection is no more.
-    pub fn is_last(&self) -> bool {
+    pub(crate) fn is_last(&self) -> bool {
         self.end.starts_with("none: ")
     }
 
     /// Where two answers differ. Of commands that end differently nothing else is compared; a pointer only where both have one.
-    pub fn differences(&self, other: &Self) -> Vec<Aspect> {
+    pub(crate) fn differences(&self, other: &Self) -> Vec<Aspect> {
         if self.end != other.end {
             return vec![Aspect::End];
         }
@@ -85,7 +85,7 @@ impl Answer {
     }
 
     /// The offsets where the data of two answers differ, those behind the end of the shorter one among them.
-    pub fn differing_bytes(&self, other: &Self) -> Vec<usize> {
+    pub(crate) fn differing_bytes(&self, other: &Self) -> Vec<usize> {
         let bytes = self.data.len().max(other.data.len());
         (0..bytes).filter(|&at| self.data.get(at) != other.data.get(at)).collect()
     }

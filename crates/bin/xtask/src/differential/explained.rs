@@ -9,7 +9,7 @@ use std::ops::Range;
 /// One difference that is explained.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Row {
+pub(crate) struct Row {
     pub id: String,
     /// How the names of its commands begin; empty for every command.
     #[serde(default)]
@@ -70,7 +70,7 @@ struct File {
 }
 
 /// Both answers to one command.
-pub struct Case<'a> {
+pub(crate) struct Case<'a> {
     pub request: &'a Request,
     pub ours: &'a Answer,
     pub theirs: &'a Answer,
@@ -78,7 +78,7 @@ pub struct Case<'a> {
 
 /// The table.
 #[derive(Debug)]
-pub struct Explained {
+pub(crate) struct Explained {
     pub rows: Vec<Row>,
 }
 
@@ -86,7 +86,7 @@ impl Explained {
     /// Reads the table.
     ///
     /// *Errors*: a row without a source or a reason, one that is there twice, or a condition that is malformed.
-    pub fn parse(text: &str) -> Result<Self> {
+    pub(crate) fn parse(text: &str) -> Result<Self> {
         let file: File = toml::from_str(text).context("the table is malformed")?;
         ensure!(!file.against.is_empty(), "the table does not say against whom");
         for (at, row) in file.difference.iter().enumerate() {
@@ -97,7 +97,7 @@ impl Explained {
     }
 
     /// The row that explains this difference: the first that does.
-    pub fn explain(&self, case: &Case<'_>, aspect: Aspect) -> Option<usize> {
+    pub(crate) fn explain(&self, case: &Case<'_>, aspect: Aspect) -> Option<usize> {
         self.rows.iter().position(|row| row.aspect == aspect && row.fits(case))
     }
 }

@@ -17,7 +17,7 @@ const ATTENTIONS_MAX: usize = 8;
 const KEY: u8 = 0xC;
 
 /// A target that runs, and two sessions with its unit.
-pub struct Side {
+pub(super) struct Side {
     unit: Unit,
     clients: [Client; 2],
     _target: Box<dyn Target>,
@@ -25,7 +25,7 @@ pub struct Side {
 
 impl Side {
     /// The target runs with its files in a folder of its own, and both initiators are logged in.
-    pub fn start(kind: Kind, folder: &Path) -> Result<Self> {
+    pub(super) fn start(kind: Kind, folder: &Path) -> Result<Self> {
         let mut setup = Setup::new(folder.to_owned(), 1, &Backing::Thin)?;
         if kind == Kind::Blockyard {
             setup.build = workspace::product()?;
@@ -42,7 +42,7 @@ impl Side {
     }
 
     /// The command is sent and answered. A connection that broke is made again.
-    pub fn send(&mut self, request: &Request) -> Result<Answer> {
+    pub(super) fn send(&mut self, request: &Request) -> Result<Answer> {
         let data_out = request.data_out.as_deref().map(|data| Rope::from(Buf::copy_of(data)));
         let data_in = match request.data_in_bytes {
             0 => DataIn::None,
@@ -59,7 +59,7 @@ impl Side {
 
     /// Nothing is reserved, the unit is started, its mode parameters are as they were at first, and nobody is to be told
     /// anything.
-    pub fn level(&mut self) -> Result<()> {
+    pub(super) fn level(&mut self) -> Result<()> {
         for nexus in 0..self.clients.len() {
             self.tell(nexus, &[0x17, 0, 0, 0, 0, 0], &[]);
         }
@@ -97,7 +97,7 @@ impl Side {
     }
 
     /// These blocks hold zeros, as far as the unit has them.
-    pub fn clear(&mut self, lba: u64, blocks: u64) -> Result<()> {
+    pub(super) fn clear(&mut self, lba: u64, blocks: u64) -> Result<()> {
         let end = lba.saturating_add(blocks).min(BLOCKS);
         let mut at = lba;
         while at < end {
@@ -110,7 +110,7 @@ impl Side {
     }
 
     /// What these blocks hold, as an initiator may know it.
-    pub fn read(&mut self, nexus: usize, lba: u64, blocks: u32) -> Result<Option<Vec<u8>>> {
+    pub(super) fn read(&mut self, nexus: usize, lba: u64, blocks: u32) -> Result<Option<Vec<u8>>> {
         let client = &mut self.clients[nexus];
         client.read(lba, blocks, DataIn::Into(Buf::zeroed(blocks as usize * BLOCK_BYTES as usize)))?;
         let completion = client.await_completion()?;
@@ -119,7 +119,7 @@ impl Side {
     }
 
     /// All that the unit holds.
-    pub fn contents(&mut self) -> Result<Vec<u8>> {
+    pub(super) fn contents(&mut self) -> Result<Vec<u8>> {
         let mut contents = Vec::with_capacity(BLOCKS as usize * BLOCK_BYTES as usize);
         for lba in (0..BLOCKS).step_by(CHUNK_BLOCKS as usize) {
             contents.extend(self.read(0, lba, CHUNK_BLOCKS)?.with_context(|| format!("block {lba} cannot be read"))?);

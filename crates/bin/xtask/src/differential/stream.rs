@@ -7,15 +7,15 @@ mod reservations;
 use lab::random::{Random, mix};
 
 /// Bytes of a logical block on both sides.
-pub const BLOCK_BYTES: u32 = 512;
+pub(super) const BLOCK_BYTES: u32 = 512;
 /// Blocks of the unit on both sides.
-pub const BLOCKS: u64 = 32_768;
+pub(super) const BLOCKS: u64 = 32_768;
 /// Units that neither side has.
 const ABSENT: [u16; 3] = [7, 255, 300];
 
 /// One command.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub(crate) struct Request {
     /// What the standard calls it.
     pub name: &'static str,
     /// Which of the two initiators sends it.
@@ -36,7 +36,7 @@ pub struct Request {
 
 /// What is different after a command that one side did and the other one refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Changes {
+pub(crate) enum Changes {
     Nothing,
     /// The blocks that it names.
     Blocks,
@@ -84,19 +84,19 @@ impl Request {
     }
 
     /// The blocks that it names, and as many behind them as would hold what is expected beyond them.
-    pub fn surroundings(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn surroundings(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let surplus = self.expects().saturating_sub(self.moves).div_ceil(BLOCK_BYTES);
         self.extents.iter().map(move |&(lba, blocks)| (lba, blocks + u64::from(surplus)))
     }
 
     /// The expected data transfer length.
-    pub fn expects(&self) -> u32 {
+    pub(crate) fn expects(&self) -> u32 {
         self.data_out.as_ref().map_or(self.data_in_bytes, |data| u32::try_from(data.len()).unwrap_or(u32::MAX))
     }
 }
 
 /// The command of this number in the stream of the seed.
-pub fn request(seed: u64, number: u64) -> Request {
+pub(super) fn request(seed: u64, number: u64) -> Request {
     let mut random = Random::new(mix(seed) ^ number);
     let mut request = match random.below(16) {
         0..=7 => media::request(&mut random),

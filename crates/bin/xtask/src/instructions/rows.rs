@@ -1,7 +1,7 @@
 //! What is counted.
 
 /// One load.
-pub struct Row {
+pub(super) struct Row {
     /// Its name, in the table and in the file of what is kept.
     pub name: &'static str,
     /// What the example is told.
@@ -14,7 +14,7 @@ const ONE: &str = "null, 4 KiB reads";
 const SIXTEEN: &str = "16 sessions";
 
 /// 4 KiB at depth 32 over one session, one unit and one shard, unless the name says otherwise.
-pub const ROWS: [Row; 23] = [
+pub(super) const ROWS: [Row; 23] = [
     row(ONE, &[]),
     row("null, 4 KiB writes", &["--writes"]),
     row("RAM, 4 KiB reads", &["--below", "ram"]),

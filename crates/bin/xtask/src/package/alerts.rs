@@ -12,7 +12,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// promtool is there: Debian's package is unpacked, and its daemon is not installed.
-pub fn prepare() -> Result<()> {
+pub(super) fn prepare() -> Result<()> {
     let folder = folder();
     if !folder.is_dir() {
         let unfinished = folder.with_extension("unfinished");
@@ -29,7 +29,7 @@ fn folder() -> PathBuf {
 }
 
 /// What promtool finds wrong with the rules, and with what the program tells. Without promtool that is said, and nothing is found.
-pub fn judge(program: &Path) -> Result<Vec<String>> {
+pub(super) fn judge(program: &Path) -> Result<Vec<String>> {
     let Some(promtool) = promtool() else {
         println!("promtool is not installed and could not be had: alert rules are not played");
         return Ok(Vec::new());

@@ -11,7 +11,7 @@ use std::process::Command;
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
 /// The package of the recipe lies in `folder`.
-pub fn pack(recipe: &Recipe, folder: &Path) -> Result<PathBuf> {
+pub(super) fn pack(recipe: &Recipe, folder: &Path) -> Result<PathBuf> {
     fs::create_dir_all(folder)?;
     let scratch = tempfile::tempdir()?;
     let tree = scratch.path().join("tree");

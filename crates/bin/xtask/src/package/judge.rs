@@ -24,7 +24,7 @@ const NEEDED: [&str; 12] = [
 ];
 
 /// What is wrong with the package, a sentence each; lintian is asked where it is installed.
-pub fn judge(package: &Path) -> Result<Vec<String>> {
+pub(super) fn judge(package: &Path) -> Result<Vec<String>> {
     let listed = done(Command::new("dpkg-deb").arg("--contents").arg(package))?;
     let mut findings = contents(&listed);
     let field = |name: &str| done(Command::new("dpkg-deb").arg("--field").arg(package).arg(name));

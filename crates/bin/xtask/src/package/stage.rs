@@ -24,10 +24,10 @@ const SHIPPED: [(&str, &str); 4] = [
 ];
 
 /// The configuration file, which is the administrator's once it is installed.
-pub const CONFIGURATION: &str = "etc/blockyard.toml";
+pub(super) const CONFIGURATION: &str = "etc/blockyard.toml";
 
 /// Every file of the package lies in `tree`, with its mode.
-pub fn stage(recipe: &Recipe, tree: &Path) -> Result<()> {
+pub(super) fn stage(recipe: &Recipe, tree: &Path) -> Result<()> {
     let program = put(tree, "usr/bin/blockyard", b"")?;
     // Debian wants programs without symbols; a third of a gigabyte of line tables is not shipped.
     let strip = ["--strip-unneeded", "--remove-section=.comment", "--remove-section=.note"];

@@ -31,7 +31,7 @@ const MAY_DIFFER: [&str; 8] = [
 /// The clean Debian and what judges alerts are there. The first time takes a minute and the network.
 ///
 /// *Errors*: who asks is not root, or debootstrap fails.
-pub fn prepare() -> Result<()> {
+pub(super) fn prepare() -> Result<()> {
     ensure!(rustix::process::geteuid().is_root(), "a Debian of its own needs root: sudo cargo xtask package --try");
     let root = clean_root();
     if !root.is_dir() {
@@ -52,7 +52,7 @@ fn clean_root() -> PathBuf {
 }
 
 /// Every step is told as it is done; true when all of them went well. In a network of its own.
-pub fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
+pub(super) fn run(recipe: &Recipe, folder: &Path) -> Result<bool> {
     done(Command::new("ip").args(["link", "set", "lo", "up"]))?;
     let first = place_of(recipe, folder)?;
     let later = Recipe { version: format!("{}+later", recipe.version), program: recipe.program.clone(), ..*recipe };

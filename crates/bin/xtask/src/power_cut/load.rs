@@ -13,13 +13,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How many blocks the load uses; small, so that they are written many times.
-pub const BLOCKS: u64 = 24 << 11;
+pub(super) const BLOCKS: u64 = 24 << 11;
 const DEPTH: usize = 24;
 const WRITE_BLOCKS_MAX: u64 = 400;
 const READ_BLOCKS: u32 = 256;
 
 /// What one round's initiator does.
-pub struct Load<'a> {
+pub(super) struct Load<'a> {
     pub random: Random,
     /// From the first write to the cut.
     pub span: Duration,
@@ -29,7 +29,7 @@ pub struct Load<'a> {
 
 impl Load<'_> {
     /// Writes for its span, cuts the power, and takes in what was acknowledged; how many writes were.
-    pub fn run(&mut self, product: &mut Product, unit: &Unit, oracle: &mut Oracle) -> Result<u64> {
+    pub(super) fn run(&mut self, product: &mut Product, unit: &Unit, oracle: &mut Oracle) -> Result<u64> {
         let mut client = Client::log_in(unit, 1)?;
         let mut under_way = BTreeMap::new();
         let mut acknowledged = 0;
@@ -108,7 +108,7 @@ fn take_completions(
 }
 
 /// Reads every block in use and judges it; the faults.
-pub fn judge(client: &mut Client, oracle: &mut Oracle) -> Result<Vec<String>> {
+pub(super) fn judge(client: &mut Client, oracle: &mut Oracle) -> Result<Vec<String>> {
     let mut faults = Vec::new();
     let bytes = READ_BLOCKS as usize * BLOCK_BYTES;
     for lba in (0..BLOCKS).step_by(READ_BLOCKS as usize) {

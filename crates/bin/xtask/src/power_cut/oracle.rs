@@ -2,12 +2,12 @@
 
 use lab::random::mix;
 
-pub const BLOCK_BYTES: usize = 512;
+pub(super) const BLOCK_BYTES: usize = 512;
 const WORDS: usize = BLOCK_BYTES / 8;
 
 /// What each block may show.
 #[derive(Debug)]
-pub struct Oracle {
+pub(super) struct Oracle {
     seed: u64,
     next_sequence: u64,
     blocks: Vec<State>,
@@ -30,18 +30,18 @@ enum Content {
 
 impl Oracle {
     /// A new volume, all zeros, of which the first `blocks` are used.
-    pub fn new(seed: u64, blocks: u64) -> Self {
+    pub(super) fn new(seed: u64, blocks: u64) -> Self {
         let count = usize::try_from(blocks).expect("the blocks in use fit in memory");
         Self { seed, next_sequence: 1, blocks: vec![State::default(); count] }
     }
 
     /// True when no write to these blocks is under way: only then their order is known.
-    pub fn is_free(&self, lba: u64, blocks: u32) -> bool {
+    pub(super) fn is_free(&self, lba: u64, blocks: u32) -> bool {
         self.range(lba, blocks).iter().all(|block| block.under_way.is_none())
     }
 
     /// The content of a write that is now under way, and its sequence number.
-    pub fn submit(&mut self, lba: u64, blocks: u32) -> (u64, Vec<u8>) {
+    pub(super) fn submit(&mut self, lba: u64, blocks: u32) -> (u64, Vec<u8>) {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         for block in self.range_mut(lba, blocks) {
@@ -55,14 +55,14 @@ impl Oracle {
     }
 
     /// The write was acknowledged with GOOD.
-    pub fn acknowledge(&mut self, lba: u64, blocks: u32) {
+    pub(super) fn acknowledge(&mut self, lba: u64, blocks: u32) {
         for block in self.range_mut(lba, blocks) {
             block.acknowledged = block.under_way.take().expect("a write is under way until it is acknowledged");
         }
     }
 
     /// Judges blocks as they were read after a cut; what they show is from now on what they must show.
-    pub fn judge(&mut self, lba: u64, data: &[u8]) -> Vec<String> {
+    pub(super) fn judge(&mut self, lba: u64, data: &[u8]) -> Vec<String> {
         let mut faults = Vec::new();
         for (block, lba) in data.chunks_exact(BLOCK_BYTES).zip(lba..) {
             let content = self.content(block);

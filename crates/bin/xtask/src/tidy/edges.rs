@@ -57,7 +57,7 @@ struct Dependency {
 }
 
 /// Asks cargo for the crates of the workspace and finds the edges that the house does not allow.
-pub fn check(root: &Path) -> Result<Vec<Finding>> {
+pub(super) fn check(root: &Path) -> Result<Vec<Finding>> {
     let out = Command::new("cargo")
         .args(["metadata", "--no-deps", "--format-version", "1"])
         .current_dir(root)

@@ -7,7 +7,7 @@ const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const NPM: &str = "https://registry.npmjs.org/";
 
 /// Finds registry addresses in lock files other than the public ones.
-pub fn check(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| is_lock(&file.path)) {
         for (number, line) in file.text.lines().enumerate() {

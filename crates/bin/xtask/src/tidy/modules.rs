@@ -9,7 +9,7 @@ use std::fmt;
 
 /// Modules of a crate that import each other in a circle.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Circle {
+pub(super) struct Circle {
     pub modules: Vec<String>,
     /// Who imports whom, within the circle.
     pub imports: Vec<(String, String)>,
@@ -27,7 +27,7 @@ impl fmt::Display for Circle {
 }
 
 /// Each crate's largest circle of modules; crates without one are left out.
-pub fn circles(sources: &[Source]) -> BTreeMap<String, Circle> {
+pub(super) fn circles(sources: &[Source]) -> BTreeMap<String, Circle> {
     let mut crates: BTreeMap<&str, Vec<&Source>> = BTreeMap::new();
     for source in sources {
         if let Some((name, _)) = place(&source.path) {
@@ -40,7 +40,7 @@ pub fn circles(sources: &[Source]) -> BTreeMap<String, Circle> {
 }
 
 /// The methods of each type, as `crate::Type`.
-pub fn methods(sources: &[Source]) -> BTreeMap<String, usize> {
+pub(super) fn methods(sources: &[Source]) -> BTreeMap<String, usize> {
     let mut all = BTreeMap::new();
     for source in sources {
         let Some((name, _)) = place(&source.path) else { continue };
@@ -53,7 +53,7 @@ pub fn methods(sources: &[Source]) -> BTreeMap<String, usize> {
 
 /// The crate of a source file by its floor, and its path in modules: `crates/pure/raid/src/redo/ring.rs` is `pure/raid`,
 /// `[redo, ring]`.
-fn place(path: &str) -> Option<(&str, Vec<&str>)> {
+pub(super) fn place(path: &str) -> Option<(&str, Vec<&str>)> {
     let (name, inside) = path.strip_prefix("crates/")?.split_once("/src/")?;
     let inside = inside.strip_suffix(".rs")?;
     let modules = if ["lib", "main"].contains(&inside) { Vec::new() } else { inside.split('/').collect() };

@@ -10,7 +10,7 @@ const WORKSPACE: &str = "Cargo.toml";
 const CHECKED: [&str; 4] = ["crates/pure/", "crates/plane/", "crates/front/", "crates/base/block/"];
 
 /// Finds crates whose release build does not check arithmetic.
-pub fn check(tree: &Tree) -> Result<Vec<Finding>> {
+pub(super) fn check(tree: &Tree) -> Result<Vec<Finding>> {
     let workspace = tree.files.iter().find(|file| file.path == WORKSPACE).context("the workspace has no Cargo.toml")?;
     let workspace: toml::Table = toml::from_str(&workspace.text).context(WORKSPACE)?;
     let packages = workspace.get("profile").and_then(|profile| profile.get("release")?.get("package"));

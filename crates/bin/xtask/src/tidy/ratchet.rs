@@ -1,7 +1,7 @@
-//! Lengths of files and functions, circles of modules, methods of a type, and the list of exceptions that may only shrink.
+//! Lengths of files and functions, circles of modules, methods of a type, assertions of a crate, and the list of exceptions that may only shrink.
 
 use super::rust::Source;
-use super::{Finding, modules};
+use super::{Finding, assertions, modules};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ const FILE_LINES_MAX: usize = 600;
 const FUNCTION_LINES_MAX: usize = 70;
 const CIRCLE_MODULES_MAX: usize = 0;
 const METHODS_MAX: usize = 80;
-const PLACE: &str = "crates/bin/xtask/ratchet.toml";
+pub(super) const PLACE: &str = "crates/bin/xtask/ratchet.toml";
 
 /// What is longer than the limits, and how long it may be.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Ratchet {
+pub(super) struct Ratchet {
     /// Path → production lines.
     #[serde(default)]
     files: BTreeMap<String, usize>,
@@ -30,17 +30,20 @@ pub struct Ratchet {
     /// `crate::Type` → methods.
     #[serde(default)]
     methods: BTreeMap<String, usize>,
+    /// Crate → assertions for each 1,000 functions, at least.
+    #[serde(default)]
+    assertions: BTreeMap<String, usize>,
 }
 
 impl Ratchet {
     /// Reads the list of exceptions of the checkout.
-    pub fn read(root: &Path) -> Result<Self> {
+    pub(super) fn read(root: &Path) -> Result<Self> {
         let text = fs::read_to_string(root.join(PLACE)).with_context(|| format!("cannot read {PLACE}"))?;
         toml::from_str(&text).with_context(|| format!("{PLACE} is not as expected"))
     }
 
     /// Finds what is too long, and exceptions that are longer than what they excuse.
-    pub fn check(&self, sources: &[Source]) -> Vec<Finding> {
+    pub(super) fn check(&self, sources: &[Source]) -> Vec<Finding> {
         let files: BTreeMap<_, _> =
             sources.iter().map(|source| (source.path.clone(), source.production_lines)).collect();
         let mut functions = BTreeMap::new();
@@ -58,6 +61,7 @@ impl Ratchet {
             compare(&self.functions, &functions, FUNCTION_LINES_MAX, "lines"),
             compare(&self.circles, &circles, CIRCLE_MODULES_MAX, "modules import each other in a circle"),
             compare(&self.methods, &methods, METHODS_MAX, "methods"),
+            assertions::check(&self.assertions, &assertions::densities(sources)),
         ]
         .concat()
     }

@@ -66,7 +66,7 @@ impl Names {
 }
 
 /// Finds broken rows, and rows that name a test which does not exist: a function, or a program as in `xtask vm portals`.
-pub fn check(tree: &Tree, functions: &BTreeSet<String>) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree, functions: &BTreeSet<String>) -> Vec<Finding> {
     let programs = tree.files.iter().filter_map(|file| program(&file.path));
     let tests: BTreeSet<String> = functions.iter().cloned().chain(programs).collect();
     let mut findings = Vec::new();

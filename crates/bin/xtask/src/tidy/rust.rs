@@ -15,7 +15,7 @@ const EMPTY_VERBS: [&str; 3] = ["get", "do", "process"];
 
 /// One function: where it starts, and its lines from `fn` to the closing brace.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Function {
+pub(super) struct Function {
     pub name: String,
     pub line: usize,
     pub lines: usize,
@@ -23,7 +23,7 @@ pub struct Function {
 
 /// What the checks ask of one source file.
 #[derive(Debug, Default)]
-pub struct Source {
+pub(super) struct Source {
     pub path: String,
     /// Lines outside `#[cfg(test)]`; zero for a file of tests.
     pub production_lines: usize,
@@ -33,6 +33,10 @@ pub struct Source {
     pub paths: Vec<Vec<String>>,
     /// Paths of `use` items that begin with a module of the file's own: what a crate's root re-exports.
     pub root_exports: Vec<Vec<String>>,
+    /// Assertions outside `#[cfg(test)]` that a release build keeps.
+    pub assertions: usize,
+    /// Modules under `#[cfg(test)]` that are files of their own.
+    pub test_modules: Vec<String>,
     /// The methods of inherent impls outside `#[cfg(test)]`, by the type's name.
     pub methods: BTreeMap<String, usize>,
     /// Every name that the file gives, with its line.
@@ -50,7 +54,7 @@ enum Name {
 
 impl Source {
     /// Parses every Rust file of the tree.
-    pub fn parse_all(tree: &Tree) -> Result<Vec<Self>> {
+    pub(super) fn parse_all(tree: &Tree) -> Result<Vec<Self>> {
         tree.ending(".rs").map(Self::parse).collect()
     }
 
@@ -60,7 +64,7 @@ impl Source {
     }
 
     /// Finds broken rules within the file.
-    pub fn check(&self) -> Vec<Finding> {
+    pub(super) fn check(&self) -> Vec<Finding> {
         let at = |line: usize| format!("{}:{line}", self.path);
         let mut findings = Vec::new();
         if !may_be_unsafe(&self.path) {
@@ -114,7 +118,7 @@ fn may_be_unsafe(path: &str) -> bool {
 }
 
 /// Finds files and folders of sources whose names say nothing.
-pub fn check_paths(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check_paths(tree: &Tree) -> Vec<Finding> {
     let mut findings = BTreeSet::new();
     for file in tree.files.iter().filter(|file| file.path.starts_with("crates/")) {
         for part in file.path.split('/') {
@@ -128,13 +132,13 @@ pub fn check_paths(tree: &Tree) -> Vec<Finding> {
 
 /// Sources of these paths and texts.
 #[cfg(test)]
-pub fn sources_of(files: &[(String, &str)]) -> Vec<Source> {
+pub(super) fn sources_of(files: &[(String, &str)]) -> Vec<Source> {
     let file = |(path, text): &(String, &str)| TextFile { path: path.clone(), text: (*text).to_owned() };
     files.iter().map(|one| Source::parse(&file(one)).expect("it parses")).collect()
 }
 
 /// The names of all tests in the sources.
-pub fn test_names(sources: &[Source]) -> BTreeSet<String> {
+pub(super) fn test_names(sources: &[Source]) -> BTreeSet<String> {
     sources.iter().flat_map(|source| source.tests.iter().cloned()).collect()
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Runs `sh -n`, and shellcheck when there is one, over every script that starts with `#!/bin/sh`.
-pub fn check(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
+pub(super) fn check(root: &Path, tree: &Tree) -> Result<Vec<Finding>> {
     let scripts: Vec<&str> =
         tree.files.iter().filter(|file| file.text.starts_with("#!/bin/sh")).map(|file| file.path.as_str()).collect();
     let mut findings = Vec::new();

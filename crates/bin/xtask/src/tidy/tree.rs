@@ -12,20 +12,20 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 
 /// One text file: its path from the root with forward slashes, and its text.
 #[derive(Debug)]
-pub struct TextFile {
+pub(super) struct TextFile {
     pub path: String,
     pub text: String,
 }
 
 /// Every text file of the checkout, in path order.
 #[derive(Debug, Default)]
-pub struct Tree {
+pub(super) struct Tree {
     pub files: Vec<TextFile>,
 }
 
 impl Tree {
     /// Reads all text files below `root`; binary and very large files are passed over.
-    pub fn read(root: &Path) -> Result<Self> {
+    pub(super) fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();
         tree.descend(root, root)?;
         tree.files.sort_by(|a, b| a.path.cmp(&b.path));
@@ -60,13 +60,13 @@ impl Tree {
     }
 
     /// The files whose path ends with `suffix`.
-    pub fn ending<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = &'a TextFile> {
+    pub(super) fn ending<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = &'a TextFile> {
         self.files.iter().filter(move |file| file.path.ends_with(suffix))
     }
 }
 
 /// Finds marks of unfinished work.
-pub fn check_marks(tree: &Tree) -> Vec<Finding> {
+pub(super) fn check_marks(tree: &Tree) -> Vec<Finding> {
     let mark = concat!("FIX", "ME");
     let mut findings = Vec::new();
     for file in &tree.files {

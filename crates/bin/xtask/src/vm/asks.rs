@@ -1,6 +1,8 @@
 //! What a guest's script may ask of the array while it runs.
 
+use super::absent::FarDaemon;
 use super::guest::{GUEST, HOST};
+use super::remote;
 use super::scenario::INITIATOR;
 use anyhow::{Context, Result, bail, ensure};
 use lab::target::product::Product;
@@ -33,10 +35,14 @@ const SECOND: &str = "tank/second";
 /// | `unpresent` | unmapping the first is refused while its session is there; says the refusal |
 /// | `swap` | it is unmapped by force, and the second is mapped with a LUN that the array chooses |
 /// | `back` | the first is mapped again with a LUN that the array chooses |
+/// | `remote-…` | what [`remote::answer`] knows |
+/// | `absent-…` | what [`FarDaemon::answer`] knows |
 /// | `conform` | the target that the guest serves is tried by what does not write |
 /// | `conform-resets` | it is tried by the rules whose names begin so, also by those that write |
-pub fn answer(product: &mut Product, ask: &str) -> Result<String> {
+pub(super) fn answer(product: &mut Product, far: &mut FarDaemon, ask: &str) -> Result<String> {
     match ask.split_once('-') {
+        Some(("remote", what)) => remote::answer(product, what),
+        Some(("absent", what)) => far.answer(product, what),
         Some(("fail", disk)) => product.command(&["disk", "fail", disk]),
         Some((role @ ("plain" | "data"), address)) => {
             product.command(&["portal", "add", address, &format!("role={role}")])

@@ -10,33 +10,36 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Our end of the tap; the guest is `GUEST`.
-pub const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-pub const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+pub(super) const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+pub(super) const GUEST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// Further addresses of our end, for portals.
-pub const MORE: [Ipv4Addr; 4] = [
+pub(super) const MORE: [Ipv4Addr; 4] = [
     Ipv4Addr::new(10, 77, 0, 3),
     Ipv4Addr::new(10, 77, 0, 4),
     Ipv4Addr::new(10, 77, 0, 5),
     Ipv4Addr::new(10, 77, 0, 6),
 ];
+/// A second network between the two, for a second path to what the guest serves: our end, and the guest's.
+pub(super) const HOST_ASIDE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
+pub(super) const GUEST_ASIDE: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
 const TAP: &str = "guest0";
 const OUT: &str = "guest.out";
 const CONSOLE: &str = "guest.console";
 const QEMU_LOG: &str = "qemu.log";
 
 /// Gives the network namespace that we are in its loopback and a tap.
-pub fn make_network() -> Result<()> {
+pub(super) fn make_network() -> Result<()> {
     let ip = |arguments: &[&str]| output_of(Command::new("ip").args(arguments), Duration::from_secs(10)).map(drop);
     ip(&["link", "set", "lo", "up"])?;
     ip(&["tuntap", "add", TAP, "mode", "tap"])?;
-    for address in [HOST].into_iter().chain(MORE) {
+    for address in [HOST, HOST_ASIDE].into_iter().chain(MORE) {
         ip(&["address", "add", &format!("{address}/24"), "dev", TAP])?;
     }
     ip(&["link", "set", TAP, "up"])
 }
 
 /// A running guest with its share.
-pub struct Guest {
+pub(super) struct Guest {
     qemu: Background,
     share: PathBuf,
     folder: PathBuf,
@@ -44,7 +47,7 @@ pub struct Guest {
 
 impl Guest {
     /// Boots the image; `share` is the guest's /share, and the guest runs /share/main.
-    pub fn boot(image: &Image, share: &Path, folder: &Path) -> Result<Self> {
+    pub(super) fn boot(image: &Image, share: &Path, folder: &Path) -> Result<Self> {
         for place in ["asks", "answers"] {
             fs::create_dir_all(share.join(place))?;
         }
@@ -67,7 +70,7 @@ impl Guest {
     }
 
     /// Lets `answer` deal with what the guest asks, until it powers off; its script's exit status.
-    pub fn run(
+    pub(super) fn run(
         mut self,
         limit: Duration,
         verbose: bool,

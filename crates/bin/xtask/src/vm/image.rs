@@ -22,14 +22,14 @@ const EARLY_MODULES: [&str; 8] =
     ["virtio_pci", "virtio_blk", "virtio_net", "virtio_console", "virtio_rng", "9pnet_virtio", "9p", "ext4"];
 
 /// The three files that QEMU boots.
-pub struct Image {
+pub(crate) struct Image {
     pub kernel: PathBuf,
     pub initramfs: PathBuf,
     pub root: PathBuf,
 }
 
 /// Builds what is not there yet. The first time takes a few minutes and the network.
-pub fn build() -> Result<Image> {
+pub(crate) fn build() -> Result<Image> {
     let folder = workspace::target_folder().join("vm");
     fs::create_dir_all(&folder)?;
     // Another list of packages is another root.
@@ -76,7 +76,7 @@ fn unpack_kernel(folder: &Path, file: &Path) -> Result<()> {
 }
 
 /// Adds the files of a package to `tree`; no script of it runs, and nothing that it depends on comes along.
-pub fn unpack(package: &str, tree: &Path) -> Result<()> {
+pub(crate) fn unpack(package: &str, tree: &Path) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     done(Command::new("apt-get").args(["download", package]).current_dir(scratch.path()))?;
     let deb = fs::read_dir(scratch.path())?.next().context("no package came")??.path();

@@ -8,12 +8,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The release that guests run.
-pub const SUITE: &str = "bookworm";
+pub(crate) const SUITE: &str = "bookworm";
 
 /// The first mirror of [`SUITE`] that apt would use over HTTP.
 ///
 /// *Errors*: the sources name none.
-pub fn find() -> Result<String> {
+pub(crate) fn find() -> Result<String> {
     find_in(Path::new("/etc/apt"))
 }
 

@@ -1,8 +1,10 @@
 //! What serves a guest's script, and the table of what the script found.
 
+use super::absent::FarDaemon;
 use super::asks;
 use super::guest::{Guest, HOST, MORE};
 use super::image::Image;
+use super::remote;
 use crate::workspace;
 use anyhow::{Context, Result, bail};
 use lab::target::product::{self, Launch, Product};
@@ -15,9 +17,11 @@ use std::time::Duration;
 
 const PORT: u16 = 3260;
 /// The initiator that proves itself.
-pub const INITIATOR: &str = "iqn.1993-08.org.debian:01:guest";
+pub(super) const INITIATOR: &str = "iqn.1993-08.org.debian:01:guest";
 /// Those that need not.
 const OPEN_INITIATOR: &str = "iqn.1993-08.org.debian:01:open";
+/// The host that need not prove itself.
+pub(super) const OPEN_HOST: &str = "open";
 const OTHER_INITIATOR: &str = "iqn.1993-08.org.debian:01:other";
 
 fn secrets() -> (Chap, Chap) {
@@ -26,7 +30,14 @@ fn secrets() -> (Chap, Chap) {
 }
 
 /// Starts the target and the guest, and lets the guest run the script called `name`.
-pub fn run(name: &str, kind: Kind, image: &Image, scratch: &Path, limit: Duration, verbose: bool) -> Result<bool> {
+pub(super) fn run(
+    name: &str,
+    kind: Kind,
+    image: &Image,
+    scratch: &Path,
+    limit: Duration,
+    verbose: bool,
+) -> Result<bool> {
     let share = scratch.join("share");
     fs::create_dir(&share)?;
     let scripts = crate::workspace::root().join("tests/initiator-vm");
@@ -63,9 +74,11 @@ pub fn run(name: &str, kind: Kind, image: &Image, scratch: &Path, limit: Duratio
             facts.push(("OPEN_INITIATOR", OPEN_INITIATOR.to_owned()));
             facts.push(("OTHER_INITIATOR", OTHER_INITIATOR.to_owned()));
             facts.push(("DATA_PORTALS", MORE.map(|address| address.to_string()).join(" ")));
+            facts.extend(remote::facts());
             facts.push(("MEMBER_DISKS", "6".to_owned()));
             write_facts(&share, &facts)?;
-            Guest::boot(image, &share, scratch)?.run(limit, verbose, |ask| asks::answer(product, ask))
+            let mut far = FarDaemon::default();
+            Guest::boot(image, &share, scratch)?.run(limit, verbose, |ask| asks::answer(product, &mut far, ask))
         }
     };
     let (status, said) = status?;
@@ -98,9 +111,9 @@ fn serve(folder: &Path) -> Result<Product> {
     let proof = product::proof(folder, &guest_chap, Some(&array_chap))?;
     let proof: Vec<&str> = proof.iter().map(String::as_str).collect();
     product.command(&[&["host", "add", "guest", "--initiator", INITIATOR][..], &proof].concat())?;
-    product.command(&["host", "add", "open", "--initiator", OPEN_INITIATOR])?;
+    product.command(&["host", "add", OPEN_HOST, "--initiator", OPEN_INITIATOR])?;
     product.command(&["host", "add", "other", "--initiator", OTHER_INITIATOR])?;
-    for host in ["guest", "open", "other"] {
+    for host in ["guest", OPEN_HOST, "other"] {
         product.command(&["present", "tank/vm", host, "--target", "vm", "--lun", "0"])?;
     }
     Ok(product)

@@ -10,7 +10,7 @@ const DOUBLINGS: u32 = 6;
 
 /// What a receiver wants.
 #[derive(Clone, Copy, Debug)]
-pub struct Due<'a> {
+pub(crate) struct Due<'a> {
     /// Which.
     pub receiver: &'a Name,
     /// Only of what is as bad or worse.
@@ -36,7 +36,7 @@ pub enum State {
 
 impl Book {
     /// What the receiver is to be told now: all of it, or nothing while more may come that belongs to it.
-    pub fn due(&self, wanted: &Due<'_>, now: Timestamp) -> Vec<(u64, State)> {
+    pub(crate) fn due(&self, wanted: &Due<'_>, now: Timestamp) -> Vec<(u64, State)> {
         let mut raised: Vec<(u64, State, &Alert)> = Vec::new();
         let mut ended: Vec<(u64, &Alert)> = Vec::new();
         for (&number, alert) in &self.alerts {
@@ -67,7 +67,7 @@ impl Book {
     }
 
     /// These are being told: what ends meanwhile is not kept from the receiver.
-    pub fn try_to_tell(&mut self, wanted: &Due<'_>, due: &[(u64, State)], now: Timestamp) {
+    pub(crate) fn try_to_tell(&mut self, wanted: &Due<'_>, due: &[(u64, State)], now: Timestamp) {
         for (number, state) in due {
             if let Some(alert) = self.alerts.get_mut(number).filter(|_| *state == State::Raised) {
                 let tried = Told { time: now, severity: alert.severity, is_known: false, is_over: false };
@@ -77,7 +77,7 @@ impl Book {
     }
 
     /// These were told.
-    pub fn note_told(&mut self, receiver: &Name, due: &[(u64, State, EventSeverity)], now: Timestamp) {
+    pub(crate) fn note_told(&mut self, receiver: &Name, due: &[(u64, State, EventSeverity)], now: Timestamp) {
         for &(number, state, severity) in due {
             if let Some(alert) = self.alerts.get_mut(&number) {
                 let is_over = state == State::Resolved;
@@ -87,19 +87,19 @@ impl Book {
     }
 
     /// The receiver has heard what was said.
-    pub fn note_success(&mut self, receiver: &Name, now: Timestamp) {
+    pub(crate) fn note_success(&mut self, receiver: &Name, now: Timestamp) {
         let fare = self.fares.entry(receiver.clone()).or_default();
         (fare.succeeded, fare.is_away) = (Some(now), false);
     }
 
     /// The receiver could not be told.
-    pub fn note_failure(&mut self, receiver: &Name, why: &str, now: Timestamp) {
+    pub(crate) fn note_failure(&mut self, receiver: &Name, why: &str, now: Timestamp) {
         let fare = self.fares.entry(receiver.clone()).or_default();
         *fare = Fare { failed: Some(now), why: Some(why.to_owned()), is_away: true, ..std::mem::take(fare) };
     }
 
     /// The alert of this number.
-    pub fn alert(&self, number: u64) -> Option<&Alert> {
+    pub(crate) fn alert(&self, number: u64) -> Option<&Alert> {
         self.alerts.get(&number)
     }
 }

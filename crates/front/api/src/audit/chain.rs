@@ -13,14 +13,14 @@ use std::path::{Path, PathBuf};
 
 /// A file of so many bytes is followed by another; there are so many of them. Tests fill them all.
 const FILE_BYTES: u64 = if cfg!(test) { 64 << 10 } else { 4 << 20 };
-pub const FILES_MAX: usize = 32;
+pub(crate) const FILES_MAX: usize = 32;
 /// Digits of a number in the name of a file.
 const NUMBER_DIGITS: usize = 12;
 /// What the first record of all hangs on.
-pub const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+pub(crate) const NOTHING: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// The chain, to be made longer.
-pub struct Chain {
+pub(crate) struct Chain {
     folder: PathBuf,
     /// The number of the first record of each file, in order.
     files: Vec<u64>,
@@ -36,7 +36,7 @@ impl Chain {
     /// What is damaged stays as it is, and what follows goes to a new file behind the last record that the head or the state knows.
     ///
     /// *Errors*: it cannot be read or written.
-    pub fn open(folder: &Path, state: &AuditHead) -> Result<Self, Refusal> {
+    pub(crate) fn open(folder: &Path, state: &AuditHead) -> Result<Self, Refusal> {
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|error| unusable(folder, &error))?;
         let mut files = Vec::new();
@@ -107,19 +107,19 @@ impl Chain {
     }
 
     /// What opening has found.
-    pub fn findings(&self) -> &[String] {
+    pub(crate) fn findings(&self) -> &[String] {
         &self.findings
     }
 
     /// The last record.
-    pub fn last(&self) -> &AuditHead {
+    pub(crate) fn last(&self) -> &AuditHead {
         &self.last
     }
 
     /// The record is the last one; its number. *Durability*: it survives power loss.
     ///
     /// *Errors*: it could not be written, and is not there.
-    pub fn append(&mut self, record: &AuditRecord) -> Result<u64, Refusal> {
+    pub(crate) fn append(&mut self, record: &AuditRecord) -> Result<u64, Refusal> {
         let mut record = record.clone();
         record.number = self.last.number + 1;
         record.before.clone_from(&self.last.hash);
@@ -172,7 +172,7 @@ impl Chain {
     }
 
     /// The files as they are now, for reading.
-    pub fn reader(&self) -> Reader {
+    pub(crate) fn reader(&self) -> Reader {
         Reader { folder: self.folder.clone(), files: self.files.clone(), findings: self.findings.clone() }
     }
 
@@ -247,7 +247,7 @@ fn is_at(file: &File, path: &Path) -> bool {
 }
 
 /// The file whose first record has this number.
-pub fn file_of(folder: &Path, first: u64) -> PathBuf {
+pub(crate) fn file_of(folder: &Path, first: u64) -> PathBuf {
     folder.join(format!("{first:0NUMBER_DIGITS$}.jsonl"))
 }
 
@@ -258,7 +258,7 @@ fn first_of(name: &str) -> Option<u64> {
 }
 
 /// The audit cannot be used.
-pub fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Refusal {
+pub(crate) fn unusable(path: &Path, error: &dyn std::fmt::Display) -> Refusal {
     let message = format!("changes are refused: the audit {} cannot be written or read: {error}", path.display());
     let hint = "make room, or give the daemon the right to read and write there; it is tried again every 10 s";
     Refusal::new(code::AUDIT_UNUSABLE, message, hint)

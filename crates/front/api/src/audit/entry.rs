@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::net::{IpAddr, SocketAddr};
 
 /// Keys whose values are secrets, wherever they stand in a body.
-pub const SECRET_KEYS: [&str; 6] = ["secret", "password", "old_password", "token", "code", "key"];
+pub(crate) const SECRET_KEYS: [&str; 6] = ["secret", "password", "old_password", "token", "code", "key"];
 
 /// What stands where a secret was.
 const HIDDEN: &str = "…";
@@ -19,7 +19,7 @@ const BODY_BYTES_MAX: usize = 16 << 10;
 
 /// A call before its answer.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub(crate) struct Entry {
     caller: Option<String>,
     role: Option<Role>,
     how: Option<How>,
@@ -35,7 +35,7 @@ pub struct Entry {
 
 impl Entry {
     /// The call of a stranger, without its secrets.
-    pub fn of(from: Option<SocketAddr>, method: &Method, uri: &Uri, body: &Bytes) -> Self {
+    pub(crate) fn of(from: Option<SocketAddr>, method: &Method, uri: &Uri, body: &Bytes) -> Self {
         Self {
             caller: None,
             role: None,
@@ -50,12 +50,12 @@ impl Entry {
     }
 
     /// Its intent has this number.
-    pub fn begun(self, intent: u64) -> Self {
+    pub(crate) fn begun(self, intent: u64) -> Self {
         Self { intent: Some(intent), ..self }
     }
 
     /// The record that is written before the call begins. Of its body it has the name alone: nobody knows yet which keys are secrets.
-    pub fn intent(&self, time: Timestamp) -> AuditRecord {
+    pub(crate) fn intent(&self, time: Timestamp) -> AuditRecord {
         let body = self.named.as_ref().map_or(Value::Null, |name| serde_json::json!({ "name": name }));
         AuditRecord {
             phase: Phase::Intent,
@@ -66,7 +66,7 @@ impl Entry {
     }
 
     /// No call, but what opening the audit has found.
-    pub fn finding(sentence: &str) -> Self {
+    pub(crate) fn finding(sentence: &str) -> Self {
         let (role, how, address, named, intent) = Default::default();
         Self {
             caller: Some("the daemon".to_owned()),
@@ -82,7 +82,7 @@ impl Entry {
     }
 
     /// It is a call of this caller, where that is known.
-    pub fn by(self, caller: Option<&Caller>) -> Self {
+    pub(crate) fn by(self, caller: Option<&Caller>) -> Self {
         Self {
             caller: caller.map(|caller| caller.name.clone()),
             role: caller.map(|caller| caller.role),
@@ -92,19 +92,19 @@ impl Entry {
     }
 
     /// Nothing is told of a body of so many bytes but its length: under keys that nobody knows, anything may be a secret.
-    pub fn not_understood(self, bytes: usize) -> Self {
+    pub(crate) fn not_understood(self, bytes: usize) -> Self {
         let says_nothing = self.body.is_null() || self.body.as_object().is_some_and(serde_json::Map::is_empty);
         let body = if says_nothing { Value::Null } else { unread(bytes) };
         Self { body, ..self }
     }
 
     /// True where nobody knows who has asked.
-    pub fn is_of_a_stranger(&self) -> bool {
+    pub(crate) fn is_of_a_stranger(&self) -> bool {
         self.caller.is_none()
     }
 
     /// The record of the call, once it was answered. Its place in the chain is not known yet.
-    pub fn record(self, time: Timestamp, answered: Answered, unrecorded: u64) -> AuditRecord {
+    pub(crate) fn record(self, time: Timestamp, answered: Answered, unrecorded: u64) -> AuditRecord {
         let Self { caller, role, how, address, method, path, body, named: _, intent } = self;
         let Answered { status, code, mut changed } = answered;
         if changed.to_string().len() > BODY_BYTES_MAX {

@@ -39,7 +39,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 const BATCH: usize = 200;
 
 /// Where the audit goes, and how far that is.
-pub struct Forward {
+pub(crate) struct Forward {
     control: Arc<Control>,
     audit: Arc<Audit>,
     kept: Mutex<Kept>,
@@ -65,7 +65,7 @@ impl Forward {
     /// As it was kept.
     ///
     /// *Errors*: it cannot be read.
-    pub fn open(control: Arc<Control>, audit: Arc<Audit>) -> Result<Self, Refusal> {
+    pub(crate) fn open(control: Arc<Control>, audit: Arc<Audit>) -> Result<Self, Refusal> {
         let kept = control.core.document(DOCUMENT)?.map_or_else(|| Ok(Kept::default()), serde_json::from_value);
         let kept = kept.map_err(|error| {
             let message = format!("where the audit is forwarded to cannot be read: {error}");
@@ -75,7 +75,7 @@ impl Forward {
     }
 
     /// How it is.
-    pub fn report(&self) -> ForwardReport {
+    pub(crate) fn report(&self) -> ForwardReport {
         let Kept { to, trust, position } = self.kept().clone();
         let Fare { last, why } = self.fare().clone();
         ForwardReport { to, trust, position, last, why }
@@ -84,7 +84,7 @@ impl Forward {
     /// The audit goes there from now on, with all records that are kept; or nowhere.
     ///
     /// *Errors*: it is nowhere that it could go, or cannot be written down.
-    pub fn set(&self, asked: SetForward) -> Result<ForwardReport, Refusal> {
+    pub(crate) fn set(&self, asked: SetForward) -> Result<ForwardReport, Refusal> {
         let SetForward { to, pin, ca_file } = asked;
         to.as_deref().map(place).transpose()?;
         let trust = match (pin, ca_file) {
@@ -106,7 +106,7 @@ impl Forward {
     }
 
     /// Says what there is to say, until this is dropped.
-    pub async fn watch(self: Arc<Self>) {
+    pub(crate) async fn watch(self: Arc<Self>) {
         loop {
             let kept = self.kept().clone();
             let Some(to) = &kept.to else {

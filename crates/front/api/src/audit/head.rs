@@ -16,7 +16,7 @@ const PLACE_BYTES: usize = 20 + 1 + 64 + 1 + 16 + 1;
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Head {
+pub(crate) enum Head {
     /// There is no file.
     Missing,
     /// It says nothing that can be believed, and why.
@@ -28,7 +28,7 @@ pub enum Head {
 /// What the file in the folder says.
 ///
 /// *Errors*: it cannot be read.
-pub fn read(folder: &Path) -> io::Result<Head> {
+pub(crate) fn read(folder: &Path) -> io::Result<Head> {
     let bytes = match std::fs::read(folder.join(FILE)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Head::Missing),
         bytes => bytes?,
@@ -50,7 +50,7 @@ pub fn read(folder: &Path) -> io::Result<Head> {
 /// The record of this number and hash is the last one. *Durability*: it survives power loss.
 ///
 /// *Errors*: it could not be written.
-pub fn write(folder: &Path, number: u64, hash: &str) -> io::Result<()> {
+pub(crate) fn write(folder: &Path, number: u64, hash: &str) -> io::Result<()> {
     let path = folder.join(FILE);
     let is_new = !path.exists();
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path)?;
@@ -64,12 +64,12 @@ pub fn write(folder: &Path, number: u64, hash: &str) -> io::Result<()> {
     if is_new { std::fs::File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-pub fn emit(number: u64, hash: &str) -> String {
+pub(crate) fn emit(number: u64, hash: &str) -> String {
     let said = format!("{number:020} {hash:064}");
     format!("{said} {}\n", sum(&said))
 }
 
-pub fn parse(place: &[u8]) -> Option<(u64, String)> {
+pub(crate) fn parse(place: &[u8]) -> Option<(u64, String)> {
     let text = std::str::from_utf8(place).ok()?.strip_suffix('\n')?;
     let (said, found) = text.rsplit_once(' ')?;
     let (number, hash) = said.split_once(' ')?;
@@ -78,7 +78,7 @@ pub fn parse(place: &[u8]) -> Option<(u64, String)> {
     (place.len() == PLACE_BYTES && is_hash && sum(said) == found).then(|| (number, hash.to_owned()))
 }
 
-pub fn sum(said: &str) -> String {
+pub(crate) fn sum(said: &str) -> String {
     control::to_hex(&Sha3_256::digest(said.as_bytes())).chars().take(16).collect()
 }
 

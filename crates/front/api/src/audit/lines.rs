@@ -10,12 +10,12 @@ use std::path::Path;
 /// Longer than any record.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 /// No audit has so many records: the numbers in the names of files have 12 digits.
-pub const NUMBER_END: u64 = 1_000_000_000_000;
+pub(crate) const NUMBER_END: u64 = 1_000_000_000_000;
 /// Where the hash stands in a line: at its end.
 const HASH_KEY: &str = ",\"hash\":\"";
 
 /// The record as a line, and its hash.
-pub fn sealed(record: &AuditRecord) -> Result<(String, String), Refusal> {
+pub(crate) fn sealed(record: &AuditRecord) -> Result<(String, String), Refusal> {
     let text = serde_json::to_string(record).map_err(|error| {
         tracing::error!(%error, "a record cannot be said in JSON");
         Refusal::new(code::INTERNAL, "a record cannot be said in JSON", "report this with the daemon's log")
@@ -28,7 +28,7 @@ pub fn sealed(record: &AuditRecord) -> Result<(String, String), Refusal> {
 /// The record of a line, and its hash.
 ///
 /// *Errors*: why it is not as it was written.
-pub fn opened(line: &[u8]) -> Result<(AuditRecord, String), String> {
+pub(crate) fn opened(line: &[u8]) -> Result<(AuditRecord, String), String> {
     let line = std::str::from_utf8(line).map_err(|_| "it is no text")?;
     let whole = line.rsplit_once(HASH_KEY).and_then(|(open, rest)| Some((open, rest.strip_suffix("\"}")?)));
     let (open, said) = whole.ok_or("it is no record")?;
@@ -46,7 +46,7 @@ pub fn opened(line: &[u8]) -> Result<(AuditRecord, String), String> {
 /// The lines of a file, without their ends; the last one may lack its end.
 ///
 /// *Errors*: the file cannot be read.
-pub fn lines(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + use<>> {
+pub(crate) fn lines(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + use<>> {
     let mut reader = BufReader::new(File::open(path)?);
     Ok(std::iter::from_fn(move || {
         let mut line = Vec::new();
@@ -61,6 +61,6 @@ pub fn lines(path: &Path) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>
     }))
 }
 
-pub fn hash(text: &str) -> String {
+pub(crate) fn hash(text: &str) -> String {
     control::to_hex(&Sha3_256::digest(text.as_bytes()))
 }

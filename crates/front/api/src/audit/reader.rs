@@ -11,7 +11,7 @@ use std::io;
 use std::path::PathBuf;
 
 /// The files as they were at one instant, for reading.
-pub struct Reader {
+pub(crate) struct Reader {
     pub(super) folder: PathBuf,
     pub(super) files: Vec<u64>,
     /// What opening the audit has found.
@@ -20,7 +20,7 @@ pub struct Reader {
 
 impl Reader {
     /// The files, the oldest first.
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         self.files.iter().map(|first| file_of(&self.folder, *first)).collect()
     }
 
@@ -28,7 +28,7 @@ impl Reader {
     /// is not there: the change runs, or was cut short.
     ///
     /// *Errors*: they cannot be read. Lines that are not as they were written are passed over: a check names them.
-    pub fn page(&self, before: u64, limit: usize, search: Option<&str>) -> Result<AuditPage, Refusal> {
+    pub(crate) fn page(&self, before: u64, limit: usize, search: Option<&str>) -> Result<AuditPage, Refusal> {
         let word = search.map(str::to_lowercase);
         let (mut records, mut ended) = (Vec::new(), BTreeSet::new());
         for path in self.files().iter().rev() {
@@ -57,7 +57,7 @@ impl Reader {
     /// named. `state` is the last record that the state tells of.
     ///
     /// *Errors*: the files cannot be read.
-    pub fn check(&self, state: &AuditHead) -> Result<AuditCheck, Refusal> {
+    pub(crate) fn check(&self, state: &AuditHead) -> Result<AuditCheck, Refusal> {
         // Before the records: what is written meanwhile is later than both.
         let head = head::read(&self.folder).map_err(|error| unusable(&self.folder, &error))?;
         let mut check = AuditCheck { hash: NOTHING.to_owned(), ..AuditCheck::default() };

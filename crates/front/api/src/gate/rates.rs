@@ -14,7 +14,7 @@ const REMEMBERED_MAX: usize = 4096;
 
 /// A bucket for everybody: it fills with time, and each request takes one.
 #[derive(Debug, Default)]
-pub struct Rates(Mutex<BTreeMap<String, Bucket>>);
+pub(crate) struct Rates(Mutex<BTreeMap<String, Bucket>>);
 
 #[derive(Debug)]
 struct Bucket {
@@ -26,7 +26,7 @@ impl Rates {
     /// Admits one request more.
     ///
     /// *Errors*: there were too many of late.
-    pub fn admit(&self, who: &str, known: bool, now: Instant) -> Result<(), Refusal> {
+    pub(crate) fn admit(&self, who: &str, known: bool, now: Instant) -> Result<(), Refusal> {
         let (rate, most) = if known { KNOWN } else { UNKNOWN };
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !buckets.contains_key(who) && buckets.len() >= REMEMBERED_MAX {

@@ -17,33 +17,33 @@ use std::time::Duration;
 
 /// Keys of requests that consent to a loss of data or to taking volumes from hosts, wherever they are true. Each boolean that a request
 /// knows is either here or listed as harmless by this module's tests.
-pub const CONSENTS: [&str; 8] =
+pub(crate) const CONSENTS: [&str; 8] =
     ["force", "confirmed", "prune", "lost", "accept_loss", "accept_log_loss", "allow_disruption", "reuse_luns"];
 
 /// How long a token locks snapshots without `destroy`.
 const LOCK_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The nouns that a token can be limited to: the first words of the paths of `table`.
-pub fn nouns(table: &'static [Row]) -> BTreeSet<&'static str> {
+pub(crate) fn nouns(table: &'static [Row]) -> BTreeSet<&'static str> {
     let first = |row: &'static Row| row.path.split('/').nth(1).filter(|noun| !noun.contains('.'));
     table.iter().filter_map(first).collect()
 }
 
 /// True when a token with these scopes may ask for `noun` at all.
-pub fn cover(scopes: &[Scope], noun: &str) -> bool {
+pub(crate) fn cover(scopes: &[Scope], noun: &str) -> bool {
     let mut nouns = scopes.iter().filter(|scope| !scope.permits_more()).peekable();
     nouns.peek().is_none() || nouns.any(|scope| scope.as_str() == noun)
 }
 
 /// True when `wanted` is one of them.
-pub fn has(scopes: &[Scope], wanted: &str) -> bool {
+pub(crate) fn has(scopes: &[Scope], wanted: &str) -> bool {
     scopes.iter().any(|scope| scope.as_str() == wanted)
 }
 
 /// Admits a request that the caller's scopes permit.
 ///
 /// *Errors*: it is a token without the scope of the noun, or without `destroy` or `access` where the request takes it.
-pub fn admit(caller: &Caller, row: &Row, uri: &Uri, body: &Bytes) -> Result<(), Refusal> {
+pub(crate) fn admit(caller: &Caller, row: &Row, uri: &Uri, body: &Bytes) -> Result<(), Refusal> {
     let Some(scopes) = caller.scopes() else { return Ok(()) };
     let noun = row.path.trim_start_matches('/').split('/').next().unwrap_or("");
     if !caller.may(Role::Viewer, noun) {

@@ -10,7 +10,7 @@ const RECORDS_MAX: usize = 500;
 
 /// `alice made the latest change 18 s ago (audit record 57)`; none where the audit does not say. `path` is where what is changed is looked at, as rows
 /// write it.
-pub async fn of_last_change(question: &Question, path: &str) -> Option<String> {
+pub(crate) async fn of_last_change(question: &Question, path: &str) -> Option<String> {
     let door = question.door()?;
     let noun = path.trim_start_matches('/').split('/').next()?;
     let page = door.audit.page(None, RECORDS_MAX, None).await.ok()?;

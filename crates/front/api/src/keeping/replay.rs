@@ -24,17 +24,17 @@ const ANSWER_BYTES_MAX: usize = 256 << 10;
 
 /// Whose key it is, and the key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Key {
+pub(crate) struct Key {
     caller: String,
     key: String,
 }
 
 /// What tells one request from another.
-pub type Fingerprint = [u8; 32];
+pub(crate) type Fingerprint = [u8; 32];
 
 /// The answers that are kept.
 #[derive(Default)]
-pub struct Replays {
+pub(crate) struct Replays {
     kept: Mutex<Kept>,
 }
 
@@ -62,7 +62,7 @@ impl Key {
     /// The key of a request.
     ///
     /// *Errors*: it is empty, too long, or no printable ASCII.
-    pub fn of(caller: &str, value: &HeaderValue) -> Result<Self, Refusal> {
+    pub(crate) fn of(caller: &str, value: &HeaderValue) -> Result<Self, Refusal> {
         let key = value.to_str().ok().filter(|key| (1..=255).contains(&key.len()));
         key.map(|key| Self { caller: caller.to_owned(), key: key.to_owned() }).ok_or_else(|| {
             let hint = "use 1 to 255 printable characters, such as a UUID";
@@ -75,7 +75,7 @@ impl Replays {
     /// The answer of `change`, or the one that the same request had before; it is run to its end, also when nobody waits.
     ///
     /// *Errors*: another request had the key.
-    pub async fn once(
+    pub(crate) async fn once(
         self: &Arc<Self>,
         key: Key,
         print: Fingerprint,

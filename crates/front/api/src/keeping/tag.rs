@@ -9,21 +9,21 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 /// Something that changes can be made conditional on.
-pub trait Tagged {
+pub(crate) trait Tagged {
     /// What an operator has set of it, and which one it is, as an object: the same as long as no change is made.
     fn what_is_set(&self) -> Value;
 }
 
 /// What is set of something, beside the answer that has it.
 #[derive(Clone, Debug)]
-pub struct AsSet(pub Value);
+pub(crate) struct AsSet(pub Value);
 
 /// What a change has changed, beside its answer: see [`changed`].
 #[derive(Clone, Debug)]
-pub struct Changed(pub Value);
+pub(crate) struct Changed(pub Value);
 
 /// For each value that is not what it was, by its path with dots, `{"was":…,"is":…}`; what is not there is left out.
-pub fn changed(was: &Value, is: &Value) -> Value {
+pub(crate) fn changed(was: &Value, is: &Value) -> Value {
     fn compare(path: &str, was: Option<&Value>, is: Option<&Value>, found: &mut Map<String, Value>) {
         match (was, is) {
             (Some(Value::Object(was)), Some(Value::Object(is))) => {
@@ -46,7 +46,7 @@ pub fn changed(was: &Value, is: &Value) -> Value {
 }
 
 /// The entity tag of what is set, with its quotes.
-pub fn tag_of(AsSet(set): &AsSet) -> String {
+pub(crate) fn tag_of(AsSet(set): &AsSet) -> String {
     let digest = Sha256::digest(set.to_string());
     let digits: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
     format!("\"{digits}\"")

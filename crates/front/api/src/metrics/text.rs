@@ -5,11 +5,11 @@
 use std::fmt::{Display, Write};
 
 /// What the text is, as HTTP says it.
-pub const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const MEDIA: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// What a family's samples are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// They only grow while the daemon runs.
     Counter,
     /// They go up and down.
@@ -20,21 +20,21 @@ pub enum Kind {
 
 /// Families, one after the other.
 #[derive(Debug, Default)]
-pub struct Text(String);
+pub(crate) struct Text(String);
 
 /// A family that is being written. All of its samples stand together.
 #[derive(Debug)]
-pub struct Family<'a> {
+pub(crate) struct Family<'a> {
     text: &'a mut String,
     name: &'static str,
 }
 
 /// Names and values that tell samples of a family apart.
-pub type Labels<'a> = [(&'static str, &'a str)];
+pub(crate) type Labels<'a> = [(&'static str, &'a str)];
 
 impl Text {
     /// A new family. `name` is as Prometheus has it, with its unit, and `_total` for a counter.
-    pub fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
+    pub(crate) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -47,19 +47,27 @@ impl Text {
     }
 
     /// All of it.
-    pub fn into_string(self) -> String {
+    pub(crate) fn into_string(self) -> String {
         self.0
     }
 }
 
 impl Family<'_> {
     /// One sample.
-    pub fn sample(&mut self, labels: &Labels<'_>, value: impl Display) {
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, where a label has one of the names that summaries and histograms reserve.
+    pub(crate) fn sample(&mut self, labels: &Labels<'_>, value: impl Display) {
+        debug_assert!(
+            labels.iter().all(|(name, _)| !matches!(*name, "quantile" | "le")),
+            "a reserved label: {labels:?}"
+        );
         self.line("", labels, None, value);
     }
 
     /// A histogram: how many were no more than each bound, how many there were, and their sum.
-    pub fn histogram(&mut self, labels: &Labels<'_>, buckets: &[(f64, u64)], count: u64, sum: f64) {
+    pub(crate) fn histogram(&mut self, labels: &Labels<'_>, buckets: &[(f64, u64)], count: u64, sum: f64) {
         for (bound, below) in buckets {
             self.line("_bucket", labels, Some(&bound.to_string()), below);
         }

@@ -12,13 +12,13 @@ const PLACE: &str = "#/components/schemas/";
 const INPUT: &str = "Input";
 
 /// Schemas by the name of their type, once for each direction.
-pub struct Schemas {
+pub(crate) struct Schemas {
     asked: SchemaGenerator,
     told: SchemaGenerator,
 }
 
 /// What a good answer holds.
-pub enum Told {
+pub(crate) enum Told {
     /// No body.
     Nothing,
     /// A body that is no JSON.
@@ -31,36 +31,36 @@ pub enum Told {
 
 impl Told {
     /// One thing of a type.
-    pub fn one<T: JsonSchema>(schemas: &mut Schemas) -> Self {
+    pub(crate) fn one<T: JsonSchema>(schemas: &mut Schemas) -> Self {
         Self::One(schemas.told::<T>())
     }
 
     /// Several things of a type.
-    pub fn list<T: JsonSchema>(schemas: &mut Schemas) -> Self {
+    pub(crate) fn list<T: JsonSchema>(schemas: &mut Schemas) -> Self {
         Self::List(schemas.told::<T>())
     }
 }
 
 impl Schemas {
     /// None yet.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let settings =
             || SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = "/components/schemas".into());
         Self { asked: settings().for_deserialize().into_generator(), told: settings().for_serialize().into_generator() }
     }
 
     /// The schema of a type as it is read.
-    pub fn asked<T: JsonSchema>(&mut self) -> Value {
+    pub(crate) fn asked<T: JsonSchema>(&mut self) -> Value {
         marked(self.asked.subschema_for::<T>().to_value())
     }
 
     /// The schema of a type as it is written.
-    pub fn told<T: JsonSchema>(&mut self) -> Value {
+    pub(crate) fn told<T: JsonSchema>(&mut self) -> Value {
         self.told.subschema_for::<T>().to_value()
     }
 
     /// Name, schema and whether it must be there, for each field of a type as it is read.
-    pub fn asked_fields<T: JsonSchema>(&mut self) -> Vec<(String, Value, bool)> {
+    pub(crate) fn asked_fields<T: JsonSchema>(&mut self) -> Vec<(String, Value, bool)> {
         let schema = T::json_schema(&mut self.asked).to_value();
         let required: BTreeSet<&str> =
             schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -72,14 +72,14 @@ impl Schemas {
     }
 
     /// True when `{}` is none of this schema.
-    pub fn asks_for_something(&self, asked: &Value) -> bool {
+    pub(crate) fn asks_for_something(&self, asked: &Value) -> bool {
         let name = asked["$ref"].as_str().and_then(|place| place.strip_prefix(PLACE));
         let schema = name.and_then(|name| self.asked.definitions().get(name)).unwrap_or(asked);
         schema["required"].as_array().is_some_and(|required| !required.is_empty()) || schema.get("oneOf").is_some()
     }
 
     /// All that were asked for: as they are read, and as they are written.
-    pub fn end(mut self) -> (Map<String, Value>, Map<String, Value>) {
+    pub(crate) fn end(mut self) -> (Map<String, Value>, Map<String, Value>) {
         let defined = |generator: &mut SchemaGenerator| generator.take_definitions(true);
         (defined(&mut self.asked), defined(&mut self.told))
     }
@@ -87,7 +87,7 @@ impl Schemas {
 
 /// The components of both directions under one roof: types that are read otherwise than they are written have two, and
 /// references in `paths` are put right.
-pub fn merged(paths: &mut Value, asked: Map<String, Value>, told: Map<String, Value>) -> Value {
+pub(crate) fn merged(paths: &mut Value, asked: Map<String, Value>, told: Map<String, Value>) -> Value {
     let mut twofold: BTreeSet<String> = BTreeSet::new();
     loop {
         let differs = |(name, schema): (&String, &Value)| {

@@ -9,18 +9,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The section of a document.
-pub type Section = BTreeMap<Name, UserEntry>;
+pub(crate) type Section = BTreeMap<Name, UserEntry>;
 
 impl People {
     /// Users as they stand in a document.
-    pub fn export(&self) -> Section {
+    pub(crate) fn export(&self) -> Section {
         self.book.now().users.iter().map(|(name, user)| (name.clone(), UserEntry { role: user.role })).collect()
     }
 
     /// What the section would change, and who is not in it and stays.
     ///
     /// *Errors*: nobody would be admin any more, or there would be too many.
-    pub fn plan(&self, section: &Section, prune: bool) -> Result<(Vec<Step>, Vec<String>), Refusal> {
+    pub(crate) fn plan(&self, section: &Section, prune: bool) -> Result<(Vec<Step>, Vec<String>), Refusal> {
         let before = self.book.now();
         let after = after(&before, section, prune)?;
         let steps = changed(&before, &after).iter().map(|name| self.step(name, &before, &after)).collect();
@@ -31,7 +31,7 @@ impl People {
     /// Users are what the section says, until it is known whether that stays. Logins end when it does.
     ///
     /// *Errors*: as of [`People::plan`], or it could not be written; all is then as it was.
-    pub fn commit(self: &Arc<Self>, section: &Section, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
+    pub(crate) fn commit(self: &Arc<Self>, section: &Section, prune: bool) -> Result<Box<dyn Pending>, Refusal> {
         let (before, changed) = self.book.change(|registry| {
             let next = after(registry, section, prune)?;
             let changed = changed(registry, &next);

@@ -12,11 +12,11 @@ const MAX: usize = 256;
 
 /// Links that nobody has used yet, by the digests of their secrets.
 #[derive(Debug, Default)]
-pub struct Links(Mutex<BTreeMap<[u8; 32], Link>>);
+pub(crate) struct Links(Mutex<BTreeMap<[u8; 32], Link>>);
 
 /// What a link is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub(crate) struct Link {
     /// The user whose password it sets; none where a new user chooses a name.
     pub user: Option<Name>,
     /// What a new user may do.
@@ -29,7 +29,7 @@ impl Links {
     /// A link: its secret, and until when it is good.
     ///
     /// *Errors*: the system gives no random numbers.
-    pub fn make(&self, user: Option<Name>, role: Role, now: Timestamp) -> Result<(String, Timestamp), Refusal> {
+    pub(crate) fn make(&self, user: Option<Name>, role: Role, now: Timestamp) -> Result<(String, Timestamp), Refusal> {
         let secret = control::to_hex(&control::random::<32>()?);
         let until = now.plus(LASTS_SECONDS);
         let mut links = self.all();
@@ -46,7 +46,7 @@ impl Links {
     /// What the link is for, while it is good. It is used up where `used` is done with it.
     ///
     /// *Errors*: it is none, was used, or has ended; or what `used` says, and then it is good still.
-    pub fn take<T>(
+    pub(crate) fn take<T>(
         &self,
         secret: &str,
         now: Timestamp,
@@ -65,12 +65,12 @@ impl Links {
     /// What the link is for, while it is good. It stays so.
     ///
     /// *Errors*: it is none, was used, or has ended.
-    pub fn look(&self, secret: &str, now: Timestamp) -> Result<Link, Refusal> {
+    pub(crate) fn look(&self, secret: &str, now: Timestamp) -> Result<Link, Refusal> {
         self.all().get(&digest(secret)).filter(|link| now < link.until).cloned().ok_or_else(ended)
     }
 
     /// Links of a user who is gone lead nowhere.
-    pub fn forget(&self, user: &Name) {
+    pub(crate) fn forget(&self, user: &Name) {
         self.all().retain(|_, link| link.user.as_ref() != Some(user));
     }
 

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How long a login may ask for nothing.
-pub const IDLE_SECONDS: u64 = 15 * 60;
+pub(crate) const IDLE_SECONDS: u64 = 15 * 60;
 /// How long it lasts whatever it does.
-pub const LASTS_SECONDS: u64 = 12 * 60 * 60;
+pub(crate) const LASTS_SECONDS: u64 = 12 * 60 * 60;
 
 /// Logins in all, and of one user; the one that has been silent for longest makes room.
 const ALL_MAX: usize = 1024;
@@ -20,11 +20,11 @@ const AGENT_CHARS_MAX: usize = 120;
 
 /// The logins, by the digest of their cookies.
 #[derive(Debug, Default)]
-pub struct Logins(Mutex<BTreeMap<[u8; 32], Login>>);
+pub(crate) struct Logins(Mutex<BTreeMap<[u8; 32], Login>>);
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Login {
+pub(crate) struct Login {
     pub id: String,
     pub user: Name,
     pub csrf: String,
@@ -36,7 +36,7 @@ pub struct Login {
 
 impl Login {
     /// When it ends whatever it does.
-    pub fn until(&self) -> Timestamp {
+    pub(crate) fn until(&self) -> Timestamp {
         self.begun.plus(LASTS_SECONDS)
     }
 
@@ -45,7 +45,7 @@ impl Login {
     }
 
     /// As others see it; `own` is the login of whoever looks.
-    pub fn report(&self, own: Option<&str>) -> LoginReport {
+    pub(crate) fn report(&self, own: Option<&str>) -> LoginReport {
         LoginReport {
             id: self.id.clone(),
             user: self.user.clone(),
@@ -63,7 +63,13 @@ impl Logins {
     /// `user` has logged in: the cookie, which nobody hears again, and the login.
     ///
     /// *Errors*: the system gives no random numbers.
-    pub fn open(&self, user: &Name, address: IpAddr, agent: &str, now: Timestamp) -> Result<(String, Login), Refusal> {
+    pub(crate) fn open(
+        &self,
+        user: &Name,
+        address: IpAddr,
+        agent: &str,
+        now: Timestamp,
+    ) -> Result<(String, Login), Refusal> {
         let cookie = control::to_hex(&control::random::<32>()?);
         let login = Login {
             id: control::to_hex(&control::random::<8>()?),
@@ -90,7 +96,7 @@ impl Logins {
     }
 
     /// The login of a cookie, while it lives. One that was `asked` for something is alive for a while more.
-    pub fn find(&self, cookie: &str, asked: bool, now: Timestamp) -> Option<Login> {
+    pub(crate) fn find(&self, cookie: &str, asked: bool, now: Timestamp) -> Option<Login> {
         let mut logins = self.all();
         let key = digest(cookie);
         let login = logins.get_mut(&key)?;
@@ -105,12 +111,12 @@ impl Logins {
     }
 
     /// True while the login lives.
-    pub fn lives(&self, id: &str, now: Timestamp) -> bool {
+    pub(crate) fn lives(&self, id: &str, now: Timestamp) -> bool {
         self.all().values().any(|login| login.id == id && login.lives(now))
     }
 
     /// Those that live, the longest first.
-    pub fn list(&self, now: Timestamp) -> Vec<Login> {
+    pub(crate) fn list(&self, now: Timestamp) -> Vec<Login> {
         let mut logins: Vec<Login> = self.all().values().filter(|login| login.lives(now)).cloned().collect();
         logins.sort_by(|a, b| (a.begun, &a.id).cmp(&(b.begun, &b.id)));
         logins
@@ -119,7 +125,7 @@ impl Logins {
     /// The login is over. Only one of `user`, where one is named.
     ///
     /// *Errors*: there is none.
-    pub fn end(&self, id: &str, user: Option<&Name>) -> Result<(), Refusal> {
+    pub(crate) fn end(&self, id: &str, user: Option<&Name>) -> Result<(), Refusal> {
         let mut logins = self.all();
         let before = logins.len();
         logins.retain(|_, login| login.id != id || user.is_some_and(|user| login.user != *user));
@@ -131,7 +137,7 @@ impl Logins {
     }
 
     /// All logins of the user are over, but for one.
-    pub fn end_others(&self, user: &Name, but: Option<&str>) {
+    pub(crate) fn end_others(&self, user: &Name, but: Option<&str>) {
         self.all().retain(|_, login| login.user != *user || but == Some(&login.id));
     }
 

@@ -26,7 +26,7 @@ const DIFFERENT_MIN: usize = 5;
 
 /// A password as it is kept: with what it was worked out with, so that later versions may ask for more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Kept {
+pub(crate) struct Kept {
     memory_kib: u32,
     passes: u32,
     salt: String,
@@ -35,7 +35,7 @@ pub struct Kept {
 
 /// Works passwords out, a few at a time.
 #[derive(Clone, Debug)]
-pub struct Mill {
+pub(crate) struct Mill {
     turns: Arc<Semaphore>,
     places: Arc<Semaphore>,
 }
@@ -50,7 +50,7 @@ impl Mill {
     /// The password as it is kept.
     ///
     /// *Errors*: too many are being worked out, or the system gives no random numbers.
-    pub async fn keep(&self, password: Zeroizing<String>) -> Result<Kept, Refusal> {
+    pub(crate) async fn keep(&self, password: Zeroizing<String>) -> Result<Kept, Refusal> {
         let salt = control::random::<SALT_BYTES>()?;
         let hash = self.work(password, salt.to_vec(), MEMORY_KIB, PASSES).await?;
         Ok(Kept {
@@ -64,7 +64,7 @@ impl Mill {
     /// True when it is this password. Of nobody (`None`) it takes as long, and is false.
     ///
     /// *Errors*: too many are being worked out.
-    pub async fn is(&self, kept: Option<&Kept>, password: Zeroizing<String>) -> Result<bool, Refusal> {
+    pub(crate) async fn is(&self, kept: Option<&Kept>, password: Zeroizing<String>) -> Result<bool, Refusal> {
         let parts = kept.and_then(|kept| {
             let (salt, hash) = (control::from_hex(&kept.salt)?, control::from_hex(&kept.argon2id)?);
             Some((salt, hash, kept.memory_kib, kept.passes))
@@ -98,7 +98,7 @@ impl Mill {
 }
 
 /// Admits a password that is not easily guessed.
-pub fn admit(password: &str, name: &str) -> Result<(), Refusal> {
+pub(crate) fn admit(password: &str, name: &str) -> Result<(), Refusal> {
     let weak = |message: &str, hint: &str| Err(Refusal::new(code::PASSWORD_WEAK, message, hint));
     if password.chars().count() < CHARS_MIN {
         return weak("the password is too short", "take at least 12 characters, such as four words");

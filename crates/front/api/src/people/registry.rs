@@ -18,14 +18,14 @@ const TOKENS_MAX: usize = 1000;
 /// Everybody.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Registry {
+pub(crate) struct Registry {
     pub users: BTreeMap<Name, User>,
     pub tokens: BTreeMap<Name, Token>,
 }
 
 /// Somebody who may log in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct User {
+pub(crate) struct User {
     pub role: Role,
     pub created: Timestamp,
     /// None while a link is waited for.
@@ -36,21 +36,21 @@ pub struct User {
 
 impl User {
     /// One who has no password yet.
-    pub fn new(role: Role, created: Timestamp) -> Self {
+    pub(crate) fn new(role: Role, created: Timestamp) -> Self {
         Self { role, created, password: None, password_set: None, second_factor: None }
     }
 }
 
 /// What the numbers of an app are made of. Control seals what is called `secret`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecondFactor {
+pub(crate) struct SecondFactor {
     #[serde(with = "control::secret_hex")]
     pub secret: Secret,
 }
 
 /// What a program proves itself with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Token {
+pub(crate) struct Token {
     pub role: Role,
     pub scopes: Vec<Scope>,
     /// None for root.
@@ -62,7 +62,7 @@ pub struct Token {
 }
 
 /// The registry as it is now, and where it is kept.
-pub struct Book {
+pub(crate) struct Book {
     control: Arc<Control>,
     current: Mutex<Arc<Registry>>,
 }
@@ -71,7 +71,7 @@ impl Book {
     /// Everybody as they were kept.
     ///
     /// *Errors*: it cannot be read.
-    pub fn open(control: Arc<Control>) -> Result<Self, Refusal> {
+    pub(crate) fn open(control: Arc<Control>) -> Result<Self, Refusal> {
         let kept = control.core.document(DOCUMENT)?;
         let registry = kept.map_or_else(|| Ok(Registry::default()), serde_json::from_value).map_err(|error| {
             let message = format!("the users that are kept cannot be read: {error}");
@@ -81,14 +81,14 @@ impl Book {
     }
 
     /// Everybody as they are now.
-    pub fn now(&self) -> Arc<Registry> {
+    pub(crate) fn now(&self) -> Arc<Registry> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// What `edit` makes of it is so, durably.
     ///
     /// *Errors*: what `edit` says, or it could not be written; it is then as it was.
-    pub fn change<T>(&self, edit: impl FnOnce(&mut Registry) -> Result<T, Refusal>) -> Result<T, Refusal> {
+    pub(crate) fn change<T>(&self, edit: impl FnOnce(&mut Registry) -> Result<T, Refusal>) -> Result<T, Refusal> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = Registry::clone(&current);
         let done = edit(&mut next)?;
@@ -106,17 +106,17 @@ impl Book {
 
 impl Registry {
     /// The user, who is there.
-    pub fn user(&self, name: &Name) -> Result<&User, Refusal> {
+    pub(crate) fn user(&self, name: &Name) -> Result<&User, Refusal> {
         self.users.get(name).ok_or_else(|| no_user(name))
     }
 
     /// The user, who is there, to be changed.
-    pub fn user_mut(&mut self, name: &Name) -> Result<&mut User, Refusal> {
+    pub(crate) fn user_mut(&mut self, name: &Name) -> Result<&mut User, Refusal> {
         self.users.get_mut(name).ok_or_else(|| no_user(name))
     }
 
     /// A user more.
-    pub fn add_user(&mut self, name: &Name, user: User) -> Result<(), Refusal> {
+    pub(crate) fn add_user(&mut self, name: &Name, user: User) -> Result<(), Refusal> {
         if self.users.contains_key(name) {
             return Err(Refusal::new(
                 code::NAME_TAKEN,
@@ -133,14 +133,14 @@ impl Registry {
     }
 
     /// The user is gone, and the tokens that it made.
-    pub fn remove_user(&mut self, name: &Name) -> Result<(), Refusal> {
+    pub(crate) fn remove_user(&mut self, name: &Name) -> Result<(), Refusal> {
         self.users.remove(name).ok_or_else(|| no_user(name))?;
         self.tokens.retain(|_, token| token.maker.as_ref() != Some(name));
         Ok(())
     }
 
     /// A token more.
-    pub fn add_token(&mut self, name: &Name, token: Token) -> Result<(), Refusal> {
+    pub(crate) fn add_token(&mut self, name: &Name, token: Token) -> Result<(), Refusal> {
         if self.tokens.contains_key(name) {
             return Err(Refusal::new(
                 code::NAME_TAKEN,
@@ -157,7 +157,7 @@ impl Registry {
     }
 
     /// What the token may do now: never more than its maker; nothing once it has ended.
-    pub fn role_of(&self, token: &Token, now: Timestamp) -> Option<Role> {
+    pub(crate) fn role_of(&self, token: &Token, now: Timestamp) -> Option<Role> {
         let maker = match &token.maker {
             Some(maker) => self.users.get(maker)?.role,
             None => Role::Admin,

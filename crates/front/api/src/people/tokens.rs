@@ -17,11 +17,11 @@ const LASTS_DAYS_MAX: u64 = 366;
 const DAY: u64 = 24 * 60 * 60;
 
 /// When tokens were used last.
-pub type Used = Mutex<BTreeMap<Name, Timestamp>>;
+pub(crate) type Used = Mutex<BTreeMap<Name, Timestamp>>;
 
 /// A token that was proven.
 #[derive(Clone, Debug)]
-pub struct Proven {
+pub(crate) struct Proven {
     pub name: Name,
     pub role: Role,
     pub scopes: Vec<Scope>,
@@ -32,7 +32,7 @@ impl People {
     /// A token more, for whoever asks: no token may more than its maker.
     ///
     /// *Errors*: the name is taken, or the token would last too long, may too much, or have a scope that is none.
-    pub fn make_token(
+    pub(crate) fn make_token(
         &self,
         request: NewToken,
         maker: Option<&Name>,
@@ -68,14 +68,14 @@ impl People {
     }
 
     /// Every token.
-    pub fn tokens(&self) -> Vec<TokenReport> {
+    pub(crate) fn tokens(&self) -> Vec<TokenReport> {
         self.book.now().tokens.iter().map(|(name, token)| self.token_report(name, token)).collect()
     }
 
     /// The token is good for nothing any more; only one that `maker` made, where one is named.
     ///
     /// *Errors*: there is none.
-    pub fn revoke_token(&self, name: &Name, maker: Option<&Name>) -> Result<(), Refusal> {
+    pub(crate) fn revoke_token(&self, name: &Name, maker: Option<&Name>) -> Result<(), Refusal> {
         self.book.change(|registry| {
             let token = registry.tokens.get(name).filter(|token| maker.is_none() || token.maker.as_ref() == maker);
             if token.is_none() {
@@ -88,7 +88,7 @@ impl People {
     }
 
     /// What a secret is a token of, while it is good.
-    pub fn token_of(&self, secret: &str) -> Option<Proven> {
+    pub(crate) fn token_of(&self, secret: &str) -> Option<Proven> {
         if !secret.starts_with(PREFIX) {
             return None;
         }
@@ -101,7 +101,7 @@ impl People {
     }
 
     /// True while the token is good.
-    pub fn token_lives(&self, name: &Name) -> bool {
+    pub(crate) fn token_lives(&self, name: &Name) -> bool {
         let registry = self.book.now();
         registry.tokens.get(name).is_some_and(|token| registry.role_of(token, now()).is_some())
     }

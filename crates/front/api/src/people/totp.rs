@@ -6,14 +6,14 @@ use subtle::ConstantTimeEq;
 use totp_rs::{Builder, Secret, Totp};
 
 /// Bytes of a secret. RFC 4226 §4 recommends 160 bits.
-pub const SECRET_BYTES: usize = 20;
+pub(crate) const SECRET_BYTES: usize = 20;
 const STEP_SECONDS: u64 = 30;
 const DIGITS: u8 = 6;
 /// A clock that is off by a step is forgiven.
 const STEPS_OFF: u64 = 1;
 
 /// The step whose number `typed` is, near `unix`; none when it is none of them, or none after `last`, which was used already.
-pub fn step_of(secret: &[u8], typed: &str, unix: u64, last: Option<u64>) -> Option<u64> {
+pub(crate) fn step_of(secret: &[u8], typed: &str, unix: u64, last: Option<u64>) -> Option<u64> {
     let typed: String = typed.chars().filter(|c| !c.is_whitespace()).collect();
     let (now, totp) = (unix / STEP_SECONDS, totp(secret, DIGITS));
     let near = now.saturating_sub(STEPS_OFF)..=now + STEPS_OFF;
@@ -35,18 +35,18 @@ fn number(totp: &Totp, unix: u64) -> String {
 
 /// What an app shows at this time.
 #[cfg(test)]
-pub fn shown(secret: &[u8], unix: u64) -> String {
+pub(crate) fn shown(secret: &[u8], unix: u64) -> String {
     number(&totp(secret, DIGITS), unix)
 }
 
 /// The bytes of a secret as people type it.
 #[cfg(test)]
-pub fn from_base32(text: &str) -> Option<Vec<u8>> {
+pub(crate) fn from_base32(text: &str) -> Option<Vec<u8>> {
     Secret::try_from_base32(text).ok().map(|secret| secret.as_ref().to_vec())
 }
 
 /// What an app reads from a picture or takes by hand.
-pub fn link(secret: &[u8], user: &str, node: &str) -> String {
+pub(crate) fn link(secret: &[u8], user: &str, node: &str) -> String {
     let text = base32(secret);
     format!(
         "otpauth://totp/Blockyard%20{node}:{user}?secret={text}&issuer=Blockyard%20{node}&algorithm=SHA1&digits=6&period=30"
@@ -54,7 +54,7 @@ pub fn link(secret: &[u8], user: &str, node: &str) -> String {
 }
 
 /// Base32 without its padding.
-pub fn base32(bytes: &[u8]) -> String {
+pub(crate) fn base32(bytes: &[u8]) -> String {
     Secret::from(bytes.to_vec()).to_base32()
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 type C = Arc<Control>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         one("/auth", "auth", "What holds for the logins of all hosts", |c: C| async move { Ok(c.auth.report()) }),
         set(

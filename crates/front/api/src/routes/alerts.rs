@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 type C = Arc<Control>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     let mut rows = vec![
         list("/alerts", "alerts", "What is wrong now, once each", |_: C, Behind(door): Behind| async move {
             door.alerts.active_now().await

@@ -13,7 +13,7 @@ type C = Arc<Control>;
 /// Records on one page, unless told otherwise.
 const LIMIT: usize = 100;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         get(
             "/audit",

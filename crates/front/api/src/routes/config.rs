@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 type C = Arc<Control>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         get(
             "/config",

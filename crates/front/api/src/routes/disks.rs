@@ -10,7 +10,7 @@ use std::sync::Arc;
 type C = Arc<Control>;
 type One = Named<DiskName>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         list("/disks", "disks", "All disks that are known, also those that were not found", |c: C| async move {
             c.disks.list().await

@@ -9,7 +9,7 @@ use std::sync::Arc;
 type C = Arc<Control>;
 type One = Named<Name>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         list("/hosts", "hosts", "All hosts", |c: C| async move { Ok(c.hosts.list()) }),
         add(

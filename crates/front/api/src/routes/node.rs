@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 type C = Arc<Control>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         get("/status", "status", "How everything is, and the one thing to do", |c: C| async move {
             c.status.report().await

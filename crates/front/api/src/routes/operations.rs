@@ -8,7 +8,7 @@ use std::sync::Arc;
 type C = Arc<Control>;
 type One = Named<OperationId>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         list("/operations", "operations", "Long work that is under way, whoever began it", |c: C| async move {
             c.operations.list().await

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 type C = Arc<Control>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     [own(), own_proof(), users(), tokens(), web()].into_iter().flatten().collect()
 }
 

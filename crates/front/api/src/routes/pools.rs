@@ -12,7 +12,7 @@ use std::sync::Arc;
 type C = Arc<Control>;
 type One = Named<Name>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     let mut rows = vec![
         list("/pools", "pools", "All pools that are known, also those that are not open", |c: C| async move {
             c.pools.list().await

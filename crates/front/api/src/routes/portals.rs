@@ -10,7 +10,7 @@ type C = Arc<Control>;
 type One = Named<PortalAddress>;
 type Group = Named<PortalGroupTag>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         list("/portals", "portals", "Where we listen, and where we should but cannot", |c: C| async move {
             c.portals.list().await

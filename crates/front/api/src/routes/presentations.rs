@@ -9,7 +9,7 @@ use std::sync::Arc;
 type C = Arc<Control>;
 type One = Named<Name>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         list("/targets", "targets", "All targets", |c: C| async move { Ok(c.targets.list()) }),
         add("/targets", "target", "There is another target", |c: C, Body(new): Body<NewTarget>| async move {

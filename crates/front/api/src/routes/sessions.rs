@@ -11,7 +11,7 @@ use std::sync::Arc;
 type C = Arc<Control>;
 type One = Named<SessionNumber>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         list("/sessions", "sessions", "Who is logged in", |c: C| async move { c.sessions.list().await }),
         get("/sessions/{id}", "session", "One session in all detail", |c: C, Named(id): One| async move {

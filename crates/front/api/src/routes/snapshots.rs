@@ -9,7 +9,7 @@ use std::sync::Arc;
 type C = Arc<Control>;
 type One = Named<SnapshotName>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         list(
             "/snapshots",

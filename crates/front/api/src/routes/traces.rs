@@ -9,7 +9,7 @@ use std::sync::Arc;
 type C = Arc<Control>;
 type One = Named<VolumeName>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         get("/traces/{*name}", "trace", "How the trace of the volume is", |c: C, Named(name): One| async move {
             c.traces.report(&name).await

@@ -12,7 +12,7 @@ use std::sync::Arc;
 type C = Arc<Control>;
 type One = Named<VolumeName>;
 
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     vec![
         list("/volumes", "volumes", "All volumes that are known, also those that were not found", |c: C| async move {
             c.volumes.list().await

@@ -14,7 +14,7 @@ const LIMIT_MAX: usize = 10_000;
 const KEYS: [&str; 4] = ["limit", "cursor", "search", "sort"];
 
 /// Something that lists hold.
-pub trait Listed {
+pub(crate) trait Listed {
     /// What a list can be sorted by, beside its own order.
     const SORTS: &'static [&'static str];
 
@@ -29,12 +29,12 @@ pub trait Listed {
 }
 
 /// What things are ordered by, the first atom before the second.
-pub type Key = Vec<Atom>;
+pub(crate) type Key = Vec<Atom>;
 
 /// One thing to order by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Atom {
+pub(crate) enum Atom {
     /// By number.
     Number(u64),
     /// By text.
@@ -60,13 +60,13 @@ impl From<&str> for Atom {
 }
 
 /// A key of one text.
-pub fn key(text: impl ToString) -> Key {
+pub(crate) fn key(text: impl ToString) -> Key {
     vec![Atom::Text(text.to_string())]
 }
 
 /// Which part of a list.
 #[derive(Debug, Default)]
-pub struct Page {
+pub(crate) struct Page {
     limit: Option<usize>,
     after: Option<Key>,
     search: Option<String>,

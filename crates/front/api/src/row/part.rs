@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A request as rows read it.
 #[derive(Debug)]
-pub struct Question {
+pub(crate) struct Question {
     name: String,
     /// Pairs of the query that no part has taken yet, as they came.
     pairs: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Question {
 }
 
 /// A part of a question that a row takes.
-pub trait Part: Sized + Send + 'static {
+pub(crate) trait Part: Sized + Send + 'static {
     /// The part.
     ///
     /// *Errors*: it cannot be understood.
@@ -40,7 +40,7 @@ pub trait Part: Sized + Send + 'static {
 
 /// What a row takes, for the description.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub(crate) struct Taken {
     /// The schema of the name in the path.
     pub name: Option<Value>,
     /// Name, schema and whether it must be there, for each key of the query.
@@ -50,38 +50,38 @@ pub struct Taken {
 }
 
 /// A JSON body. An empty body counts as `{}`.
-pub struct Body<T>(pub T);
+pub(crate) struct Body<T>(pub T);
 
 /// Whether the body of a request was taken as what its row asks for: then it has the keys of that, and no others, and it is
 /// known which of them are secrets.
 #[derive(Clone, Debug, Default)]
-pub struct Understood(Arc<AtomicBool>);
+pub(crate) struct Understood(Arc<AtomicBool>);
 
 impl Understood {
     /// True when it was.
     #[must_use]
-    pub fn is_so(&self) -> bool {
+    pub(crate) fn is_so(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The name in the path.
-pub struct Named<T>(pub T);
+pub(crate) struct Named<T>(pub T);
 
 /// The query.
-pub struct Asked<T>(pub T);
+pub(crate) struct Asked<T>(pub T);
 
 /// Whoever asks. Only for rows that are not open to strangers.
-pub struct Who(pub Caller);
+pub(crate) struct Who(pub Caller);
 
 /// What stands behind the gate.
-pub struct Behind(pub Arc<Door>);
+pub(crate) struct Behind(pub Arc<Door>);
 
 impl Question {
     /// The request, with a body that is not too long.
     ///
     /// *Errors*: the body is too long or broke off.
-    pub async fn of(request: Request) -> Result<Self, Refusal> {
+    pub(crate) async fn of(request: Request) -> Result<Self, Refusal> {
         let (mut parts, body) = request.with_limited_body().into_parts();
         let names = RawPathParams::from_request_parts(&mut parts, &()).await;
         let names = names.map_err(|error| unclear(&error.body_text()))?;
@@ -97,25 +97,25 @@ impl Question {
 
     /// Its headers.
     #[must_use]
-    pub fn headers(&self) -> &HeaderMap {
+    pub(crate) fn headers(&self) -> &HeaderMap {
         &self.headers
     }
 
     /// The name in its path; empty where there is none.
     #[must_use]
-    pub fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     /// What stands behind the gate that it has passed.
     #[must_use]
-    pub fn door(&self) -> Option<Arc<Door>> {
+    pub(crate) fn door(&self) -> Option<Arc<Door>> {
         self.extensions.get().cloned()
     }
 
     /// What tells it from another request of any row.
     #[must_use]
-    pub fn fingerprint(&self, row: &Row) -> [u8; 32] {
+    pub(crate) fn fingerprint(&self, row: &Row) -> [u8; 32] {
         let mut digest = Sha256::new();
         let head = format!("{} {}\0{}\0{}\0", row.method, row.path, self.name, self.pairs.join("&"));
         digest.update(head);
@@ -125,7 +125,7 @@ impl Question {
 
     /// A question about the same name, and nothing more.
     #[must_use]
-    pub fn of_same_name(&self) -> Self {
+    pub(crate) fn of_same_name(&self) -> Self {
         Self {
             name: self.name.clone(),
             pairs: Vec::new(),

@@ -58,6 +58,29 @@ async fn metrics_are_families_whose_samples_stand_together_and_each_has_a_line_o
 }
 
 #[tokio::test]
+async fn metrics_tell_a_pool_that_waits_from_one_that_needs_an_operator() {
+    let served = Served::new().await;
+    served.furnish().await;
+    for (waiting, expected) in [(None, [0, 0]), (Some(false), [1, 0]), (Some(true), [0, 1])] {
+        let mut pool = served.control.pools.list().await.unwrap().remove(0);
+        pool.waiting = waiting.map(|needs_operator| model::PoolWaiting {
+            why: "a disk is absent".to_owned(),
+            needs_operator,
+            hint: None,
+            disks: Vec::new(),
+            degraded_in_s: None,
+        });
+        let mut text = crate::metrics::Text::default();
+        crate::metrics::pools(&mut text, &[pool]);
+        let text = text.into_string();
+        for (name, value) in ["waits", "needs_operator"].into_iter().zip(expected) {
+            let line = format!("blockyard_pool_{name}{{pool=\"tank\"}} {value}");
+            assert!(text.lines().any(|told| told == line), "{line} is not among\n{text}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn stream_tells_moments_and_events_and_ends_with_the_daemon() {
     let mut served = Served::new().await;
     served.furnish().await;

@@ -46,7 +46,7 @@ pub enum Source {
 }
 
 /// The certificate that connections are met with, as it is now.
-pub struct Certificate {
+pub(crate) struct Certificate {
     source: Source,
     /// None until the files could be used for the first time.
     current: Mutex<Option<Current>>,
@@ -65,7 +65,7 @@ type Stamp = [(i64, i64, u64); 2];
 
 impl Certificate {
     /// The certificate from there; nothing is read before [`Certificate::refresh`].
-    pub fn new(source: Source) -> Self {
+    pub(crate) fn new(source: Source) -> Self {
         Self { source, current: Mutex::default() }
     }
 
@@ -73,7 +73,7 @@ impl Certificate {
     ///
     /// *Errors*: the files cannot be read or written, are no certificate and key, or do not belong to each other. What there was is used
     /// on.
-    pub fn refresh(&self, now: Timestamp) -> Result<bool, Refusal> {
+    pub(crate) fn refresh(&self, now: Timestamp) -> Result<bool, Refusal> {
         let read = self.current().as_ref().map(|current| (current.stamp, current.report.from, current.report.until));
         if let Some((stamp, from, until)) = read {
             let is_unfit = matches!(self.source, Source::Generated { .. }) && !is_fit(from, until, now);
@@ -87,12 +87,12 @@ impl Certificate {
     }
 
     /// What can be said of it; nothing while its files could not be used yet.
-    pub fn report(&self) -> Option<CertificateReport> {
+    pub(crate) fn report(&self) -> Option<CertificateReport> {
         self.current().as_ref().map(|current| current.report.clone())
     }
 
     /// The certificate itself; none while its files could not be used yet.
-    pub fn first(&self) -> Option<CertificateDer<'static>> {
+    pub(crate) fn first(&self) -> Option<CertificateDer<'static>> {
         self.current().as_ref().and_then(|current| current.key.cert.first().cloned())
     }
 

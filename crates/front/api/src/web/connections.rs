@@ -21,7 +21,7 @@ const ONE_MAX: usize = 64;
 
 /// The connections that are open.
 #[derive(Clone, Debug)]
-pub struct Connections {
+pub(crate) struct Connections {
     open: Arc<Mutex<Open>>,
     all_max: usize,
 }
@@ -52,7 +52,7 @@ enum State {
 
 /// One connection, until it is dropped.
 #[derive(Debug)]
-pub struct Connection {
+pub(crate) struct Connection {
     open: Connections,
     number: u64,
     end: Arc<Notify>,
@@ -60,18 +60,18 @@ pub struct Connection {
 
 /// A request that is under way on a connection, until it is dropped.
 #[derive(Debug)]
-pub struct Busy(Arc<Connection>);
+pub(crate) struct Busy(Arc<Connection>);
 
 impl Connections {
     /// None yet. All together take at most a quarter of the descriptors that the process may have.
-    pub fn new(descriptors: Option<u64>) -> Self {
+    pub(crate) fn new(descriptors: Option<u64>) -> Self {
         let quarter = descriptors.and_then(|allowed| usize::try_from(allowed / 4).ok());
         Self { open: Arc::default(), all_max: quarter.map_or(ALL_MAX, |quarter| quarter.clamp(8, ALL_MAX)) }
     }
 
     /// One more connection from there, which is idle. Another may have been told to [end](Connection::must_end) for it; none where all
     /// that could are busy.
-    pub fn admit(&self, from: IpAddr) -> Option<Connection> {
+    pub(crate) fn admit(&self, from: IpAddr) -> Option<Connection> {
         let from = network(from);
         let mut open = self.open();
         let of_one = open.all.values().filter(|entry| entry.from == from).count();
@@ -89,7 +89,7 @@ impl Connections {
     }
 
     /// Tells as many connections as this to end, those that have been idle the longest.
-    pub fn end_idle(&self, count: usize) {
+    pub(crate) fn end_idle(&self, count: usize) {
         let mut open = self.open();
         for _ in 0..count {
             let Some(entry) = open.longest_idle(|_| true).and_then(|number| open.all.remove(&number)) else { return };
@@ -140,7 +140,7 @@ fn network(address: IpAddr) -> IpAddr {
 
 impl Connection {
     /// A request of somebody who is known begins.
-    pub fn begin(self: &Arc<Self>) -> Busy {
+    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
         self.turn_to(|_| State::Busy, |_| true);
         Busy(self.clone())
     }
@@ -160,7 +160,7 @@ impl Connection {
     }
 
     /// Ready when it must end for another.
-    pub async fn must_end(&self) {
+    pub(crate) async fn must_end(&self) {
         self.end.notified().await;
     }
 }
@@ -178,14 +178,14 @@ impl Drop for Busy {
 }
 
 /// A body whose request is under way until all of it is given to the connection.
-pub struct Sent {
+pub(crate) struct Sent {
     body: Body,
     _busy: Option<Arc<Busy>>,
 }
 
 impl Sent {
     /// This one, of that request.
-    pub fn new(body: Body, busy: Option<Arc<Busy>>) -> Self {
+    pub(crate) fn new(body: Body, busy: Option<Arc<Busy>>) -> Self {
         Self { body, _busy: busy }
     }
 }
@@ -211,14 +211,14 @@ impl HttpBody for Sent {
 }
 
 /// The stream of a connection, which says when all that was written is sent.
-pub struct Watched<S> {
+pub(crate) struct Watched<S> {
     stream: S,
     connection: Arc<Connection>,
 }
 
 impl<S> Watched<S> {
     /// This stream, of that connection.
-    pub fn new(stream: S, connection: Arc<Connection>) -> Self {
+    pub(crate) fn new(stream: S, connection: Arc<Connection>) -> Self {
         Self { stream, connection }
     }
 }

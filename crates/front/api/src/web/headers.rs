@@ -19,7 +19,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
 ];
 
 /// The headers say all of it; what the API answers is kept by nobody.
-pub fn harden(headers: &mut HeaderMap) {
+pub(crate) fn harden(headers: &mut HeaderMap) {
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
     }

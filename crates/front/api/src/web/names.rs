@@ -10,17 +10,17 @@ use webpki::EndEntityCert;
 
 /// The names and addresses that the configuration gives.
 #[derive(Debug)]
-pub struct Names(BTreeSet<String>);
+pub(crate) struct Names(BTreeSet<String>);
 
 impl Names {
     /// These; case does not matter.
-    pub fn new(names: BTreeSet<String>) -> Self {
+    pub(crate) fn new(names: BTreeSet<String>) -> Self {
         Self(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
     /// True when `host`, as a URL or the Host header writes it, is the array: a configured name, a name of its certificate, or the address
     /// that the connection came to.
-    pub fn answer_to(&self, host: &str, came_to: IpAddr, certificate: Option<&CertificateDer<'_>>) -> bool {
+    pub(crate) fn answer_to(&self, host: &str, came_to: IpAddr, certificate: Option<&CertificateDer<'_>>) -> bool {
         let Some(name) = without_port(host) else { return false };
         let bracketed = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
         if let Ok(address) = bracketed.unwrap_or(name).parse::<IpAddr>() {

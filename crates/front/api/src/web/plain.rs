@@ -8,14 +8,14 @@ use tokio::net::TcpStream;
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 
 /// True when the other end begins with a letter, as every request of HTTP does. A handshake begins with 22.
-pub async fn is_plain(stream: &TcpStream) -> Result<bool> {
+pub(crate) async fn is_plain(stream: &TcpStream) -> Result<bool> {
     let mut first = [0];
     let read = stream.peek(&mut first).await?;
     Ok(read == 1 && first[0].is_ascii_alphabetic())
 }
 
 /// The request has its answer, and the connection its end. Only a host that is the array, as `is_ours` says, is redirected to.
-pub async fn answer(mut stream: TcpStream, is_ours: impl Fn(&str) -> bool) -> Result<()> {
+pub(crate) async fn answer(mut stream: TcpStream, is_ours: impl Fn(&str) -> bool) -> Result<()> {
     let mut request = Vec::new();
     let mut piece = [0; 1024];
     while !request.windows(4).any(|end| end == b"\r\n\r\n") && request.len() < REQUEST_BYTES_MAX {

@@ -46,7 +46,12 @@ where
         let reports_luns = command.cdb.first() == Some(&REPORT_LUNS);
         let (Some((entry, unit)), false) = (found, reports_luns) else {
             let cdb = scsi::Cdb::new(&command.cdb);
-            let outcome = if reports_luns { session.report_luns(cdb) } else { session.answer_absent(lun, cdb) };
+            let outcome = match reports_luns {
+                true => session.report_luns(cdb),
+                // It came for what served the LUN before, and is over with it.
+                false if session.find(lun).is_some() => Outcome::status(Status::TaskAborted),
+                false => session.answer_absent(lun, cdb),
+            };
             self.respond(Done { task, clock, end: End { outcome, written, needed: way.of_nothing(), ended: began } });
             return;
         };
@@ -54,7 +59,7 @@ where
         let command = scsi_command(command);
         if entry.home != self.shard.index {
             let ran = Ran { task, nexus, command, way, clock };
-            let errand = Errand { unit: entry.unit, ran, back: self.back.clone() };
+            let errand = Errand { entry, ran, back: self.back.clone() };
             self.errands += 1;
             self.shard.post(entry.home, Message::Execute(errand));
             return;

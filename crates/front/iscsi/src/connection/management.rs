@@ -112,11 +112,11 @@ async fn manage_all<W: World>(
     nexus: NexusId,
     function: scsi::TaskManagement,
 ) -> TaskFunctionOutcome {
-    let one = async |LunEntry { unit, home, .. }: LunEntry| {
-        if home == shard.index {
-            return Some(manage_one(shard, unit, nexus, function).await);
+    let one = async |entry: LunEntry| {
+        if entry.home == shard.index {
+            return Some(manage_one(shard, entry, nexus, function).await);
         }
-        shard.call(home, move |shard| async move { manage_one(&shard, unit, nexus, function).await }).await
+        shard.call(entry.home, move |shard| async move { manage_one(&shard, entry, nexus, function).await }).await
     };
     let mut outcome = TaskFunctionOutcome::Complete;
     for managed in join_all(units.into_iter().map(one)).await {
@@ -131,11 +131,11 @@ async fn manage_all<W: World>(
 
 async fn manage_one<W: World>(
     shard: &IscsiShard<W>,
-    unit: VolumeId,
+    entry: LunEntry,
     nexus: NexusId,
     function: scsi::TaskManagement,
 ) -> ManagementOutcome {
-    match shard.unit(unit) {
+    match shard.unit_at(&entry) {
         Some(unit) => unit.manage(nexus, function).await,
         // It is gone, and nothing of it runs: only a single task may be asked for that is not there.
         None if matches!(function, scsi::TaskManagement::AbortTask(_)) => ManagementOutcome::TaskDoesNotExist,

@@ -12,11 +12,11 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 /// Knows what the sessions see that reach the units of one shard.
-pub struct Neighbourhood<W: World>(Weak<IscsiShard<W>>);
+pub(super) struct Neighbourhood<W: World>(Weak<IscsiShard<W>>);
 
 impl<W: World> Neighbourhood<W> {
     /// That of the units with their home at `shard`.
-    pub fn new(shard: &Rc<IscsiShard<W>>) -> Self {
+    pub(super) fn new(shard: &Rc<IscsiShard<W>>) -> Self {
         Self(Rc::downgrade(shard))
     }
 

@@ -7,14 +7,14 @@ use shard::World;
 use std::rc::{Rc, Weak};
 
 /// Keeps the reservations of one unit with its volume; of one without a pool nothing is kept.
-pub struct ReservationKeeper<W: World> {
+pub(super) struct ReservationKeeper<W: World> {
     shard: Weak<IscsiShard<W>>,
     unit: Rc<Unit<W>>,
 }
 
 impl<W: World> ReservationKeeper<W> {
     /// Keeps for the volume of `unit`.
-    pub fn new(shard: &Rc<IscsiShard<W>>, unit: &Rc<Unit<W>>) -> Self {
+    pub(super) fn new(shard: &Rc<IscsiShard<W>>, unit: &Rc<Unit<W>>) -> Self {
         Self { shard: Rc::downgrade(shard), unit: unit.clone() }
     }
 }

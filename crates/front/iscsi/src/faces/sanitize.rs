@@ -10,7 +10,7 @@ use shard::World;
 use std::rc::{Rc, Weak};
 
 /// Has one unit of a shard sanitized.
-pub struct Sanitation<W: World> {
+pub(super) struct Sanitation<W: World> {
     shard: Weak<IscsiShard<W>>,
     id: VolumeId,
     encrypted: bool,
@@ -18,7 +18,7 @@ pub struct Sanitation<W: World> {
 
 impl<W: World> Sanitation<W> {
     /// For `unit`, whose home is `shard`.
-    pub fn new(shard: &Rc<IscsiShard<W>>, unit: &Unit<W>) -> Self {
+    pub(super) fn new(shard: &Rc<IscsiShard<W>>, unit: &Unit<W>) -> Self {
         let encrypted = matches!(unit.backend, Backend::Pool { encrypted: true, .. });
         Self { shard: Rc::downgrade(shard), id: unit.id, encrypted }
     }
@@ -104,7 +104,7 @@ async fn carry_out<W: World>(shard: Rc<IscsiShard<W>>, unit: Rc<ScsiUnit<W>>) {
 }
 
 /// What a SANITIZE has begun before a restart goes on.
-pub fn go_on<W: World>(shard: &Rc<IscsiShard<W>>, unit: &Rc<ScsiUnit<W>>) {
+pub(super) fn go_on<W: World>(shard: &Rc<IscsiShard<W>>, unit: &Rc<ScsiUnit<W>>) {
     if unit.logical_unit.is_being_sanitized() {
         shard.world.spawn(carry_out(shard.clone(), unit.clone()));
     }

@@ -15,7 +15,7 @@ use std::rc::Rc;
 /// Nobody has reserved the volume or is registered any more, and those that were are told.
 ///
 /// *Durability*: when it returns.
-pub async fn clear_reservations<W: World>(
+pub(super) async fn clear_reservations<W: World>(
     shard: Rc<IscsiShard<W>>,
     id: VolumeId,
     name: VolumeName,
@@ -46,7 +46,7 @@ fn of(report: &ReservationReport) -> String {
 }
 
 /// What each nexus is to the reservations of the volumes that are at home here.
-pub fn roles<W: World>(shard: &IscsiShard<W>) -> Vec<(NexusName, SessionReservation)> {
+pub(super) fn roles<W: World>(shard: &IscsiShard<W>) -> Vec<(NexusName, SessionReservation)> {
     let of_unit = |unit: &Rc<ScsiUnit<W>>| {
         let ReservationStatus { kind, registrations, reserved_by, .. } = unit.logical_unit.reservations();
         let shared = kind.is_some_and(|kind| kind_of(kind).is_shared_by_registrants());

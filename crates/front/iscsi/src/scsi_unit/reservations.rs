@@ -77,7 +77,7 @@ fn isid_of(initiator: &InitiatorPort) -> String {
     crate::nexus::isid_text(initiator.isid)
 }
 
-pub fn kind_of(kind: ReservationType) -> ReservationKind {
+pub(crate) fn kind_of(kind: ReservationType) -> ReservationKind {
     match kind {
         ReservationType::WriteExclusive => ReservationKind::WriteExclusive,
         ReservationType::ExclusiveAccess => ReservationKind::ExclusiveAccess,

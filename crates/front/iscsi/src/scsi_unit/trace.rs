@@ -32,7 +32,7 @@ struct Taken {
 
 /// Keeps the commands of a unit, while it is on.
 #[derive(Default)]
-pub struct Tracer {
+pub(super) struct Tracer {
     is_on: Cell<bool>,
     /// Commands that have begun, over all traces: the last one's number.
     begun: Cell<u64>,
@@ -41,10 +41,10 @@ pub struct Tracer {
 
 /// A command that the tracer was told of when it began; zero for one that it was not.
 #[derive(Clone, Copy)]
-pub struct Number(u64);
+pub(super) struct Number(u64);
 
 /// A command that has ended, as the tracer is told of it.
-pub struct Ended<'a> {
+pub(super) struct Ended<'a> {
     /// Who asked.
     pub nexus: NexusId,
     /// What.
@@ -109,7 +109,7 @@ impl Drop for Taken {
 impl Tracer {
     /// A command begins.
     #[inline]
-    pub fn begin(&self) -> Number {
+    pub(super) fn begin(&self) -> Number {
         if self.is_on.get() { self.number() } else { Number(0) }
     }
 

@@ -53,7 +53,7 @@ impl Copies {
 }
 
 /// Admits a volume that is there to be used.
-pub fn admit_whole(volume: &VolumeReport) -> Result<(), Refusal> {
+pub(crate) fn admit_whole(volume: &VolumeReport) -> Result<(), Refusal> {
     match (&volume.state, &volume.copy) {
         (VolumeState::Copying, Some(copy)) => {
             let message = format!("volume {} is not whole: {} is being copied to it", volume.name, copy.source);

@@ -10,7 +10,8 @@ use crate::state::DiskRecord;
 use crate::store::sync_dir;
 pub(crate) use crate::unknown::missing;
 use model::{
-    DiskCounters, DiskName, DiskReport, DiskState, Label, Order, Refusal, RemoteAddress, Size, SpareReport, code,
+    DiskCounters, DiskName, DiskReport, DiskState, FormerMember, Label, Order, Refusal, RemoteAddress, Size,
+    SpareReport, code,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -56,8 +57,14 @@ impl Disks {
                 .disk(Order::OpenDisk { disk: name.clone(), path: request.path.clone(), remote: None })
                 .await?;
             let identity = report.identity.clone();
-            let record =
-                DiskRecord { path: request.path.clone(), id: report.label.disk(), spare: None, identity, remote: None };
+            let record = DiskRecord {
+                path: request.path.clone(),
+                id: report.label.disk(),
+                spare: None,
+                identity,
+                former: None,
+                remote: None,
+            };
             let known = record.id.and_then(|id| self.known_as(id));
             let admitted = match known {
                 Some(other) => Err(disk_known(&path, &other)),
@@ -98,6 +105,8 @@ impl Disks {
         self.core.commit(&turn, |state| {
             state.disks.remove(name);
         })?;
+        // Another disk may get its name.
+        self.health.forget(name);
         if report.is_some() {
             let closed = self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await;
             return self.core.or_restore(&turn, closed, &before);
@@ -174,6 +183,7 @@ impl Disks {
             state: DiskState::Missing,
             counters: DiskCounters::default(),
             spare: None,
+            former: None,
             identity: record.identity.clone(),
             health: None,
             remote: record.remote_report(),
@@ -183,6 +193,16 @@ impl Disks {
             let spare = record.and_then(|record| record.spare.as_ref());
             disk.health = disk.name.as_ref().and_then(|name| self.health.of(name));
             disk.spare = spare.map(|spare| SpareReport { pool: spare.pool.clone() });
+            disk.former = record.and_then(|record| record.former.clone()).filter(|_| !disk.is_member());
+            disk.state = match (disk.state, &disk.former, spare) {
+                // It was named a spare by force, and is overwritten when it is needed.
+                (DiskState::Former, _, Some(_)) => DiskState::Free,
+                (DiskState::Free, Some(_), None) => DiskState::Former,
+                (state, _, _) => state,
+            };
+            if disk.state == DiskState::Former {
+                disk.former = disk.former.take().or_else(|| former_by_label(&disk.label));
+            }
         }
         disks.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(disks)
@@ -289,15 +309,29 @@ fn admit_local(request: &NewDisk) -> Result<(), Refusal> {
 }
 
 /// Admits a disk that no open pool uses.
-pub fn admit_unused(name: &DiskName, report: &DiskReport) -> Result<(), Refusal> {
+pub(crate) fn admit_unused(name: &DiskName, report: &DiskReport) -> Result<(), Refusal> {
     match report.state {
         DiskState::InUse | DiskState::Rebuilding => Err(Refusal::new(
             code::DISK_IN_USE,
             format!("disk {name} is in use by {}", pool_of(report)),
             "name a free disk, see blockyard disk list",
         )),
-        DiskState::Free | DiskState::Failed | DiskState::Missing => Ok(()),
+        DiskState::Free | DiskState::Failed | DiskState::Missing | DiskState::Former => Ok(()),
     }
+}
+
+/// Admits a disk for something new: a former member of a pool only where that is forced.
+pub(crate) fn admit_former(name: &DiskName, former: Option<&FormerMember>, force: bool) -> Result<(), Refusal> {
+    let Some(former) = former.filter(|_| !force) else { return Ok(()) };
+    let hint =
+        if former.failed { "use another disk, or repeat with --force" } else { "repeat with --force to use it again" };
+    Err(Refusal::new(code::DISK_FOREIGN, format!("disk {name} is a {}", former.sentence()), hint))
+}
+
+/// What is known of a former member by its label alone.
+fn former_by_label(label: &Label) -> Option<FormerMember> {
+    let (_, pool) = label.pool()?;
+    Some(FormerMember { pool: pool.clone(), failed: false, replaced_by: None, since: None })
 }
 
 /// The pool that the disk's label names, in words.

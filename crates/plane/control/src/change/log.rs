@@ -22,7 +22,7 @@ impl Pools {
         }
         let level = if request.disks.len() > 1 { Level::Raid1 } else { Level::Raid0 };
         let group = NewGroup { level, chunk: None, no_integrity: false, member_size: None, disks: request.disks };
-        self.admit_groups(std::slice::from_ref(&group)).await?;
+        self.admit_groups(std::slice::from_ref(&group), request.force).await?;
         let bears = pool.groups.iter().map(|group| group.level.tolerated(group.members.len())).min().unwrap_or(0);
         if let ([disk], false, 1..) = (&group.disks[..], request.confirmed, bears) {
             return Err(Refusal::new(

@@ -1,9 +1,10 @@
 //! Disks in their places in pools: failed by hand, and replaced.
 
-use crate::change::disks::{admit_unused, missing, pool_of};
+use crate::change::disks::{admit_former, admit_unused, missing, pool_of};
 use crate::change::pools::Pools;
 use crate::request::Replace;
-use model::{DiskName, DiskReport, DiskState, Order, PoolReport, Refusal, code};
+use crate::system::now;
+use model::{DiskName, DiskReport, DiskState, FormerMember, Order, PoolReport, Refusal, code};
 
 impl Pools {
     /// The disk is out of its pool, as if it had died.
@@ -12,16 +13,8 @@ impl Pools {
     pub async fn fail_disk(&self, name: &DiskName) -> Result<PoolReport, Refusal> {
         let _turn = self.core.turn().await;
         self.core.state().disk(name)?;
-        match self.disks.opened(name).await?.map(|report| report.state) {
-            None => return Err(missing(name)),
-            Some(DiskState::Failed) => {
-                return Err(Refusal::new(
-                    code::DISK_FAILED_ALREADY,
-                    format!("disk {name} has failed already"),
-                    format!("replace it with blockyard disk replace {name} NEW"),
-                ));
-            }
-            Some(_) => {}
+        if self.disks.opened(name).await?.is_none() {
+            return Err(missing(name));
         }
         self.core.engine.pool(Order::FailDisk { disk: name.clone() }).await
     }
@@ -47,9 +40,20 @@ impl Pools {
         } else {
             admit_unused(&request.replacement, &replacement)?;
         }
-        if let Some(disk) = self.disks.opened(name).await? {
-            admit_replaced(name, &disk, &request)?;
+        let opened = self.disks.opened(name).await?;
+        if let Some(disk) = &opened {
+            admit_replaced(name, disk, &request)?;
         }
+        if request.replacement != *name {
+            let known = self.core.state().disk(&request.replacement)?.former.clone();
+            admit_former(&request.replacement, known.as_ref(), request.force)?;
+        }
+        let former = FormerMember {
+            pool: name.clone(),
+            failed: opened.is_none_or(|disk| disk.state != DiskState::InUse),
+            replaced_by: Some(request.replacement.clone()),
+            since: Some(now()),
+        };
         let in_its_place = request.replacement == *name;
         let state = self.core.state();
         let order = Order::ReplaceDisk {
@@ -59,7 +63,12 @@ impl Pools {
             force: request.force,
         };
         let pool = self.core.engine.pool(order).await?;
-        self.core.commit(&turn, |state| state.learn(&pool))?;
+        self.core.commit(&turn, |state| {
+            state.learn(&pool);
+            if !in_its_place {
+                state.let_go(name, FormerMember { pool: pool.name.clone(), ..former });
+            }
+        })?;
         if in_its_place {
             // It may be the log that is back, and volumes with it.
             self.volumes.apply_policies(&turn, &pool.name).await?;
@@ -98,6 +107,6 @@ fn admit_own_place(name: &DiskName, disk: &DiskReport) -> Result<(), Refusal> {
             format!("disk {name} is being filled in its place already"),
             "wait until the rebuild has ended, see blockyard pool show",
         )),
-        DiskState::Free | DiskState::Failed | DiskState::Missing => Ok(()),
+        DiskState::Free | DiskState::Failed | DiskState::Missing | DiskState::Former => Ok(()),
     }
 }

@@ -1,8 +1,9 @@
 //! Pools: made, found again, destroyed.
 
 use crate::access::{Access, Consent};
-use crate::change::disks::{Disks, admit_unused, missing};
+use crate::change::disks::{Disks, admit_former, admit_unused, missing};
 use crate::change::volumes::Volumes;
+use crate::coming_spares::ComingSpares;
 use crate::core::Core;
 use crate::engine::unexpected;
 use crate::medium::Medium;
@@ -12,8 +13,8 @@ use crate::system::random;
 use crate::unknown::unknown_pool;
 pub(crate) use crate::unknown::unknown_pool as unknown;
 use model::{
-    DiskName, GroupReport, GroupSpec, MemberReport, Name, Order, PoolId, PoolReport, PoolState, Refusal, Report, Size,
-    SpaceState, Subject, code, event, spread,
+    DiskName, GroupReport, GroupSpec, LostBlocks, MemberReport, Name, Order, PoolId, PoolReport, PoolState,
+    PoolWaiting, Refusal, Report, Size, SpaceState, Subject, code, event, spread,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +28,10 @@ pub struct Pools {
     pub(crate) access: Arc<Access>,
     pub(crate) disks: Arc<Disks>,
     pub(crate) volumes: Arc<Volumes>,
+    /// Held alone by who looks for disks, and together by imports: a disk that is looked at cannot be opened.
+    pub(crate) opening: tokio::sync::RwLock<()>,
+    /// The spares that take the places of members which are still waited for.
+    pub(crate) coming_spares: ComingSpares,
 }
 
 impl Pools {
@@ -39,7 +44,7 @@ impl Pools {
         if self.core.state().pools.contains_key(&request.name) {
             return Err(pool_name_taken(&request.name));
         }
-        let disks = self.admit_groups(&request.groups).await?;
+        let disks = self.admit_groups(&request.groups, request.force).await?;
         self.admit_spares(&request.spares, &disks).await?;
         let groups = if request.spread { self.spread(request.groups).await? } else { request.groups };
         let id = PoolId::from_random(random()?);
@@ -77,7 +82,7 @@ impl Pools {
     pub async fn add_group(&self, name: &Name, request: AddGroup) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        self.admit_groups(std::slice::from_ref(&request.group)).await?;
+        self.admit_groups(std::slice::from_ref(&request.group), request.force).await?;
         let (group, force) = (spec(request.group), request.force);
         let pool = self.core.engine.pool(Order::AddGroup { pool: name.clone(), group, force }).await?;
         self.core.commit(&turn, |state| state.learn(&pool))?;
@@ -92,7 +97,7 @@ impl Pools {
     pub async fn add_member(&self, name: &Name, request: AddMember) -> Result<PoolReport, Refusal> {
         let turn = self.core.turn().await;
         self.admit_open(name).await?;
-        self.admit_members(std::slice::from_ref(&request.disk)).await?;
+        self.admit_members(std::slice::from_ref(&request.disk), request.force).await?;
         let AddMember { disk, group, force } = request;
         let pool = self.core.engine.pool(Order::AddMember { pool: name.clone(), group, disk, force }).await?;
         self.core.commit(&turn, |state| state.learn(&pool))?;
@@ -123,7 +128,9 @@ impl Pools {
         let state = self.core.state();
         let record = state.pools.get(name).ok_or_else(|| unknown(name))?;
         let pools = self.core.engine.pools(Order::Pools).await?;
-        pools.into_iter().find(|pool| pool.name == *name).ok_or_else(|| not_open(name, record.read_only.is_some()))
+        let waiting = self.access.absences.of(name);
+        let open = pools.into_iter().find(|pool| pool.name == *name);
+        open.ok_or_else(|| not_open(name, record.read_only.is_some(), waiting.as_ref()))
     }
 
     /// A pool that was found on its disks alone is one of ours and open, with its volumes.
@@ -132,14 +139,18 @@ impl Pools {
     /// node had. *Errors*: the key is another one, no disk of it is known, two pools
     /// have the name, too many disks are missing, or another node has it or may have it.
     pub async fn import(&self, name: &Name, request: ImportPool) -> Result<PoolReport, Refusal> {
-        let ImportPool { force, accept_log_loss, read_only, key } = request;
+        let ImportPool { force, accept_log_loss, read_only, key, keep, confirmed } = request;
         let key = key.map(SecretText::secret).transpose().map_err(|refusal| {
             let hint = "give the 64 hexadecimal digits that blockyard pool key wrote";
             Refusal::new(code::POOL_KEY_WRONG, format!("that is no key of a pool: {}", refusal.message), hint)
         })?;
-        let order = |id| Order::OpenPool { id, force, accept_log_loss, read_only, key: key.clone() };
+        let order = |id, confirmed| {
+            let (key, keep) = (key.clone(), keep.clone());
+            Order::OpenPool { id, force, accept_log_loss, read_only, key, whole: false, keep, confirmed }
+        };
         let record = key.clone().map(|secret| KeyRecord { secret });
         let record = read_only.then_some(ReadOnlyRecord { force, accept_log_loss, key: record });
+        let _opening = self.opening.read().await;
         let turn = self.core.turn().await;
         self.disks.open_all(&turn).await?;
         let shown = self.close_to_import(name, read_only).await?;
@@ -154,7 +165,7 @@ impl Pools {
         }
         // It may be watched for seconds whether another node has the pool: other changes have their turns meanwhile.
         drop(turn);
-        let pool = match self.core.engine.pool(order(id)).await {
+        let pool = match self.core.engine.pool(order(id, confirmed || (known.is_some() && keep.is_none()))).await {
             Ok(pool) => pool,
             Err(refusal) => {
                 self.give_up_import(name, known, shown, &refusal).await?;
@@ -168,7 +179,9 @@ impl Pools {
         })?;
         self.apply_policy(&pool.name).await?;
         self.volumes.apply_policies(&turn, &pool.name).await?;
+        self.access.absences.forget(&pool.name);
         self.access.drop_dangling(&turn).await?;
+        self.volumes.learn_shapes(&turn).await?;
         self.access.apply().await?;
         drop(turn);
         self.report(&pool.name).await
@@ -290,19 +303,19 @@ impl Pools {
     }
 
     /// Admits groups of enough disks that are known, open, free and named once; these are the disks.
-    pub(crate) async fn admit_groups(&self, groups: &[NewGroup]) -> Result<Vec<DiskName>, Refusal> {
+    pub(crate) async fn admit_groups(&self, groups: &[NewGroup], force: bool) -> Result<Vec<DiskName>, Refusal> {
         if groups.is_empty() {
             let hint = "name the disks of at least one group";
             return Err(Refusal::new(code::TOO_FEW_MEMBERS, "a pool of no disks is not possible", hint));
         }
         groups.iter().try_for_each(|group| group.level.admit_members(group.disks.len()))?;
         let disks: Vec<DiskName> = groups.iter().flat_map(|group| group.disks.iter().cloned()).collect();
-        self.admit_members(&disks).await?;
+        self.admit_members(&disks, force).await?;
         Ok(disks)
     }
 
     /// Admits disks that are known, open, free and named once.
-    async fn admit_members(&self, disks: &[DiskName]) -> Result<(), Refusal> {
+    async fn admit_members(&self, disks: &[DiskName], force: bool) -> Result<(), Refusal> {
         let open: BTreeMap<DiskName, _> = self
             .core
             .engine
@@ -319,6 +332,7 @@ impl Pools {
                 return Err(Refusal::new(code::DISK_IN_USE, format!("disk {disk} is a spare"), hint));
             }
             admit_unused(disk, open.get(disk).ok_or_else(|| missing(disk))?)?;
+            admit_former(disk, self.core.state().disk(disk)?.former.as_ref(), force)?;
             if !seen.insert(disk) {
                 let message = format!("disk {disk} is named twice");
                 return Err(Refusal::new(code::DISK_IN_USE, message, "name each disk once"));
@@ -389,6 +403,7 @@ impl Pools {
                 let known = state.disks.iter().find(|(_, record)| record.id == Some(member.id));
                 member.disk = known.map(|(name, _)| name.clone());
             }
+            member.next_spare = self.coming_spares.of(member.id).filter(|_| member.state.is_lost());
         }
         let placed = self.disks.placed().await?;
         for pool in &mut pools {
@@ -401,7 +416,7 @@ impl Pools {
             pool.next_scrub = record.next_scrub();
             for member in pool.all_groups_mut().flat_map(|group| &mut group.members) {
                 let taken = record.taken.iter().find(|taken| member.disk.as_ref() == Some(&taken.spare));
-                member.stands_for = taken.map(|taken| taken.of.clone());
+                member.stands_for = taken.map(|taken| taken.of.clone()).or(member.stands_for.take());
             }
         }
         let open: Vec<Name> = pools.iter().map(|pool| pool.name.clone()).collect();
@@ -421,9 +436,11 @@ impl Pools {
             scrub: record.scrubs.last().cloned(),
             weak_enclosures: Vec::new(),
             next_scrub: None,
+            lost: LostBlocks::default(),
             fenced: None,
             read_only: None,
             imported_read_only: record.read_only.is_some(),
+            waiting: self.access.absences.of(name),
         }));
         pools.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(pools)
@@ -453,15 +470,19 @@ fn one_disk(one: &DiskName, other: &DiskName) -> Refusal {
     )
 }
 
-fn not_open(name: &Name, read_only: bool) -> Refusal {
+fn not_open(name: &Name, read_only: bool, waiting: Option<&PoolWaiting>) -> Refusal {
     let option = if read_only { " --read-only" } else { "" };
-    Refusal::new(
-        code::POOL_INCOMPLETE,
-        format!("pool {name} is not open"),
-        format!(
+    let why = waiting.map_or_else(String::new, |waiting| format!(": {}", waiting.why));
+    let hint = match waiting {
+        Some(PoolWaiting { hint: Some(hint), .. }) => hint.clone(),
+        Some(PoolWaiting { needs_operator: true, .. }) => {
+            format!("run blockyard pool import {name}{option}, which says what to do; keep its disks until then")
+        }
+        _ => format!(
             "attach its disks and run blockyard pool import {name}{option}, which says what is wrong; keep its disks until then"
         ),
-    )
+    };
+    Refusal::new(code::POOL_INCOMPLETE, format!("pool {name} is not open{why}"), hint)
 }
 
 fn pool_name_taken(name: &Name) -> Refusal {

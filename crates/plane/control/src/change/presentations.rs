@@ -13,7 +13,7 @@ use crate::sessions::Sessions;
 use crate::state::lun_memory::Known;
 use crate::state::{DEFAULT_TARGET, PresentationRecord, State};
 use crate::view::PresentationReport;
-use model::{Name, Refusal, VolumeId, VolumeName, code};
+use model::{Name, Order, Refusal, VolumeId, VolumeName, code};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -42,7 +42,12 @@ impl Presentations {
         let target: Name = request.target.clone().unwrap_or_else(default);
         let consent = Consent { luns: request.force && request.lun.is_some(), ..Consent::forced(false) };
         let record = admit_presentation(&self.core.state(), request, volume.id, target)?;
-        self.access.commit(&turn, consent, |state| state.presentations.push(record.clone())).await?;
+        let shapes = self.volumes.core.engine.unit_shapes(Order::UnitShapes).await?;
+        let add = |state: &mut State| {
+            state.presentations.push(record.clone());
+            state.learn_shapes(&shapes);
+        };
+        self.access.commit(&turn, consent, add).await?;
         Ok(self.report_of(&record))
     }
 

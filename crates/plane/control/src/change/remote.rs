@@ -5,11 +5,11 @@
 use crate::change::disks::Disks;
 use crate::change::pools::Pools;
 use crate::core::Core;
-use crate::request::{ImportPool, NewChap, NewDisk, Replace};
+use crate::request::{NewChap, NewDisk, Replace};
 use crate::state::{ChapRecord, DiskRecord, RemoteRecord};
 use model::{
-    Chap, Demand, DiskName, DiskPathState, DiskReport, DiskState, Name, Order, Proof, Refusal, RemoteAddress,
-    RemoteLogin, RemoteReport, RemoteUrl, code,
+    Chap, Demand, DiskName, DiskPathState, DiskReport, DiskState, Order, Proof, Refusal, RemoteAddress, RemoteLogin,
+    RemoteReport, RemoteUrl, code,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,7 +83,8 @@ impl Disks {
         let order = Order::OpenDisk { disk: name.clone(), path: path.clone(), remote: login };
         let report = self.core.engine.disk(order).await?;
         let identity = report.identity.clone();
-        let record = DiskRecord { path, id: report.label.disk(), spare: None, identity, remote: Some(remote) };
+        let record =
+            DiskRecord { path, id: report.label.disk(), spare: None, identity, former: None, remote: Some(remote) };
         let added = async {
             self.admit_remote(&record, &report, request.force).await?;
             self.core.commit(&turn, |state| {
@@ -132,9 +133,7 @@ impl RemoteDisks {
                 if !self.can_return(&disk, &record).await {
                     continue;
                 }
-                if !self.open_closed_pools().await? {
-                    self.return_disk(&name).await;
-                }
+                self.return_disk(&name).await;
             }
         }
         Ok(())
@@ -151,22 +150,6 @@ impl RemoteDisks {
         let looking = self.core.engine.disk(Order::InspectDisk { path: record.path.clone(), remote });
         let seen = timeout(LOOK_LIMIT, looking).await;
         seen.is_ok_and(|seen| seen.is_ok_and(|seen| record.id.is_some() && seen.label.disk() == record.id))
-    }
-
-    /// Pools that could not be opened are tried again, now that a disk is back that may be theirs. True when there were any.
-    async fn open_closed_pools(&self) -> Result<bool, Refusal> {
-        let open = self.core.engine.pools(Order::Pools).await?;
-        let state = self.core.state();
-        let closed = state.pools.iter().filter(|(name, _)| open.iter().all(|pool| pool.name != **name));
-        let closed: Vec<&Name> =
-            closed.filter(|(_, record)| record.read_only.is_none()).map(|(name, _)| name).collect();
-        for name in &closed {
-            match self.pools.import(name, ImportPool::default()).await {
-                Ok(_) => tracing::info!(pool = %name, "a pool on remote disks is open again"),
-                Err(refusal) => tracing::info!(pool = %name, %refusal, "a pool on remote disks cannot be opened yet"),
-            }
-        }
-        Ok(!closed.is_empty())
     }
 
     async fn return_disk(&self, name: &DiskName) {

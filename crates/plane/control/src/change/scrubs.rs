@@ -4,7 +4,11 @@ use crate::change::pools::Pools;
 use crate::core::{Core, Turn};
 use crate::request::StartScrub;
 use crate::state::PoolRecord;
-use model::{Name, Order, PoolReport, PoolState, Refusal, ScrubPolicy, ScrubReport, ScrubState, Timestamp};
+use model::{
+    Name, Order, PoolReport, PoolState, Refusal, ScrubEvery, ScrubPolicy, ScrubReport, ScrubState, Subject, Timestamp,
+    event,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How many scrubs of a pool are remembered.
@@ -67,7 +71,10 @@ impl Scrubs {
     }
 
     /// What scrubs have found is remembered, and those whose time has come are begun, held or let go on.
-    pub(crate) async fn run_due(&self, now: Timestamp) -> Result<(), Refusal> {
+    ///
+    /// A pool that was not read whole for twice its interval is an event, once; `overdue` has those that were.
+    pub(crate) async fn run_due(&self, now: Timestamp, overdue: &mut BTreeSet<Name>) -> Result<(), Refusal> {
+        self.note_overdue(now, overdue);
         if self.core.state().pools.values().all(PoolRecord::needs_no_scrub) && !self.any().await? {
             return Ok(());
         }
@@ -83,9 +90,10 @@ impl Scrubs {
                 Some((ScrubState::Running, true)) if !open => self.hold(&pool.name, true).await?,
                 Some((ScrubState::Waiting, _)) if open => self.hold(&pool.name, false).await?,
                 Some((state, _)) if state.runs() => {}
-                latest => {
-                    // One that the daemon's end cut short is begun anew.
-                    let cut_short = latest.is_none() && record.clocked.is_some();
+                _ => {
+                    // One that the daemon's end cut short before the pool knew of it is begun anew.
+                    let latest = pool.scrub.as_ref().map(|scrub| scrub.started);
+                    let cut_short = record.clocked.is_some() && record.clocked != latest;
                     if pool.state == PoolState::Healthy && open && (cut_short || record.is_due(now)) {
                         self.hold(&pool.name, false).await?;
                         self.begin(&turn, &pool.name, false, true).await?;
@@ -94,6 +102,16 @@ impl Scrubs {
             }
         }
         Ok(())
+    }
+
+    fn note_overdue(&self, now: Timestamp, overdue: &mut BTreeSet<Name>) {
+        let state = self.core.state();
+        let late: BTreeMap<&Name, Timestamp> =
+            state.pools.iter().filter_map(|(name, record)| Some((name, record.overdue_since(now)?))).collect();
+        for (name, since) in late.iter().filter(|(name, _)| !overdue.contains(**name)) {
+            self.core.raise(event::SCRUB_OVERDUE, Subject::pool(name), overdue_sentence(name, *since));
+        }
+        *overdue = late.into_keys().cloned().collect();
     }
 
     async fn hold(&self, name: &Name, held: bool) -> Result<(), Refusal> {
@@ -114,20 +132,37 @@ impl PoolRecord {
         self.scrubs.iter().any(|known| known.started == scrub.started)
     }
 
-    /// When the last scrub began, or they were asked for.
-    fn last_scrub(&self) -> Option<Timestamp> {
-        self.scrubs.last().map(|scrub| scrub.started).max(self.scrub_since)
+    /// When the last scrub began that has read everything, or they were asked for; as `counts`.
+    fn last_scrub(&self, counts: impl Fn(Timestamp) -> bool) -> Option<Timestamp> {
+        let whole = self.scrubs.iter().rfind(|scrub| scrub.state == ScrubState::Done && counts(scrub.started));
+        whole.map(|scrub| scrub.started).max(self.scrub_since.filter(|since| counts(*since)))
+    }
+
+    /// Before this, none begins by itself: an operator has stopped the last one, or it failed, less than a day ago.
+    fn not_before(&self) -> Option<Timestamp> {
+        let last = self.scrubs.last().filter(|scrub| scrub.state != ScrubState::Done)?;
+        Some(last.ended.unwrap_or(last.started).plus(DAY))
     }
 
     fn is_due(&self, now: Timestamp) -> bool {
         // One of the future began while the clock was wrong, and says nothing.
-        let last = self.last_scrub().filter(|last| *last <= now.plus(EARLY)).unwrap_or_default();
-        self.policy.scrub.every.seconds().is_some_and(|every| now.since(last) + EARLY >= every)
+        let last = self.last_scrub(|time| time <= now.plus(EARLY)).unwrap_or_default();
+        let rests = self.not_before().filter(|time| time.since(now) <= DAY + EARLY).is_some_and(|time| now < time);
+        !rests && self.policy.scrub.every.seconds().is_some_and(|every| now.since(last) + EARLY >= every)
     }
 
     /// When the next scrub begins by itself.
     pub(crate) fn next_scrub(&self) -> Option<Timestamp> {
-        next(&self.policy.scrub, self.last_scrub()?)
+        next(&self.policy.scrub, self.last_scrub(|_| true)?)
+            .max(self.not_before().filter(|_| self.policy.scrub.every != ScrubEvery::Off))
+    }
+
+    /// Since when no scrub has read everything, where that is twice the interval or longer.
+    pub(crate) fn overdue_since(&self, now: Timestamp) -> Option<Timestamp> {
+        let every = self.policy.scrub.every.seconds()?;
+        let whole = self.scrubs.iter().rfind(|scrub| scrub.state == ScrubState::Done).and_then(|scrub| scrub.ended);
+        let since = whole.max(self.scrub_since)?;
+        (now.since(since) >= 2 * every).then_some(since)
     }
 }
 
@@ -143,6 +178,14 @@ impl crate::State {
     }
 }
 
+/// What it means that no scrub has finished since then.
+pub(crate) fn overdue_sentence(pool: &Name, since: Timestamp) -> String {
+    format!(
+        "no scrub of pool {pool} has finished since {since}, which is twice its interval or more. Give it more time with \
+         blockyard pool set {pool} scrub.window, or start one with blockyard pool scrub start {pool}."
+    )
+}
+
 /// When a scrub begins by itself after the one at `last`: in the first of its hours then.
 fn next(policy: &ScrubPolicy, last: Timestamp) -> Option<Timestamp> {
     let due = last.plus(policy.every.seconds()?.saturating_sub(EARLY));
@@ -153,10 +196,41 @@ fn next(policy: &ScrubPolicy, last: Timestamp) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::ScrubEvery;
 
     fn at(text: &str) -> Timestamp {
         text.parse().expect("a time")
+    }
+
+    fn scrub(state: ScrubState, started: &str, ended: Option<&str>) -> ScrubReport {
+        ScrubReport {
+            state,
+            started: at(started),
+            ended: ended.map(at),
+            repairs: false,
+            progress: None,
+            checked: model::Size::ZERO,
+            mismatches: 0,
+            unreadable: 0,
+            healed: 0,
+        }
+    }
+
+    #[test]
+    fn schedule_counts_from_the_last_scrub_that_has_read_everything() {
+        let mut record = PoolRecord::new(model::PoolId::from_bytes([1; 16]));
+        record.policy.scrub.every = ScrubEvery::Weekly;
+        record.scrub_since = Some(at("2026-11-01T00:00:00Z"));
+        record.scrubs.push(scrub(ScrubState::Done, "2026-11-08T02:00:00Z", Some("2026-11-08T20:00:00Z")));
+        assert!(!record.is_due(at("2026-11-15T00:00:00Z")) && record.is_due(at("2026-11-15T02:00:00Z")));
+        // Stopped by an operator: not again for a day, but then.
+        record.scrubs.push(scrub(ScrubState::Stopped, "2026-11-15T02:00:00Z", Some("2026-11-15T03:00:00Z")));
+        assert!(!record.is_due(at("2026-11-15T04:00:00Z")) && record.is_due(at("2026-11-16T03:00:00Z")));
+        assert_eq!(record.next_scrub(), Some(at("2026-11-16T03:00:00Z")));
+        assert_eq!(record.overdue_since(at("2026-11-22T19:59:59Z")), None);
+        assert_eq!(record.overdue_since(at("2026-11-22T20:00:00Z")), Some(at("2026-11-08T20:00:00Z")));
+        record.policy.scrub.every = ScrubEvery::Off;
+        assert_eq!((record.next_scrub(), record.overdue_since(at("2027-11-22T20:00:00Z"))), (None, None));
+        assert!(!record.is_due(at("2027-11-22T20:00:00Z")));
     }
 
     #[test]

@@ -5,17 +5,21 @@ use crate::change::pools::Pools;
 use crate::core::{Core, Turn};
 use crate::request::NewSpare;
 use crate::state::{SpareRecord, TakenRecord};
+use crate::system::now;
 use model::{
-    DiskId, DiskName, DiskReport, DiskState, GroupReport, Label, MemberReport, MemberState, Name, Order, PoolReport,
-    PoolState, Refusal, Size, Subject, code, event,
+    DiskId, DiskName, DiskReport, DiskState, FormerMember, GroupReport, Label, Level, MemberFitness, MemberReport,
+    MemberState, Name, NextSpare, Order, PoolReport, PoolState, Refusal, Size, Subject, code, event,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a member that was not found is waited for: a shelf may be slower than we are.
+/// How long a member that was not found, or does not answer, is waited for: a shelf may be slower than we are.
 const PATIENCE: Duration = Duration::from_secs(300);
+
+/// How long a member is left alone that could not be copied, or taken out.
+const COPY_AGAIN: Duration = Duration::from_secs(300);
 
 /// A spare that is ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +63,7 @@ impl Spares {
             }
             if let Some(record) = state.disks.get_mut(name) {
                 record.spare = Some(spare);
+                record.former = None;
             }
         })?;
         drop(turn);
@@ -85,10 +90,13 @@ impl Spares {
     pub(crate) async fn place(&self, vigil: &mut Vigil) -> Result<(), Refusal> {
         let pools = self.pools.list().await?;
         vigil.watch(&pools);
-        if !pools.iter().any(|pool| lost(pool).next().is_some()) {
+        self.announce(vigil, &pools).await?;
+        let is_wanted = |pool: &PoolReport| lost(pool).next().is_some() || sick(pool).next().is_some();
+        if !pools.iter().any(|pool| is_wanted(pool) || self.arrived(pool).next().is_some()) {
             return Ok(());
         }
         let turn = self.core.turn().await;
+        self.enter_arrived(&turn, &pools)?;
         // Somebody may have replaced a disk meanwhile.
         let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
         for pool in self.pools.list().await?.iter().filter(may_be_filled) {
@@ -98,6 +106,30 @@ impl Spares {
                     self.place_one(&turn, vigil, pool, group, member).await?;
                 }
             }
+            for (group, member) in sick(pool) {
+                if vigil.may_copy(member) {
+                    self.relieve(vigil, pool, group, member).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Which spares take the places of members that are still waited for, and when, is known to all who show the pools.
+    async fn announce(&self, vigil: &Vigil, pools: &[PoolReport]) -> Result<(), Refusal> {
+        let is_waited_for = |pool: &PoolReport| lost(pool).any(|(_, member)| member.state != MemberState::Failed);
+        let coming = match pools.iter().any(is_waited_for) {
+            true => vigil.coming(pools, self.ready().await?),
+            false => BTreeMap::new(),
+        };
+        for (member, next) in self.pools.coming_spares.replace(coming) {
+            let places = pools.iter().flat_map(|pool| lost(pool).map(move |(_, lost)| (pool, lost)));
+            let Some((pool, lost)) = places.into_iter().find(|(_, lost)| lost.id == member) else { continue };
+            let disk = lost.disk.as_ref().map_or_else(|| member.to_string(), ToString::to_string);
+            let NextSpare { disk: spare, at, .. } = next;
+            let sentence =
+                format!("spare {spare} takes the place of disk {disk} in pool {} at {at} unless it returns", pool.name);
+            self.core.raise(event::SPARE_WAITS, Subject::disk(&spare), sentence);
         }
         Ok(())
     }
@@ -124,6 +156,9 @@ impl Spares {
                     let taken = TakenRecord { spare: spare.disk.clone(), of: of.clone(), pool: spare.pool.clone() };
                     self.core.commit(turn, |state| {
                         state.learn(&report);
+                        if let Some(disk) = &member.disk {
+                            state.let_go(disk, former(pool, &spare.disk, member.state != MemberState::Missing));
+                        }
                         if let Some(record) = state.pools.get_mut(&pool.name) {
                             record.taken.push(taken);
                         }
@@ -150,11 +185,100 @@ impl Spares {
         Ok(())
     }
 
+    /// A member that errs more than it may, or is slow for too long, begins to be copied to a spare that fits. Without one a member
+    /// that is useless is taken out, where its group is whole but for that.
+    async fn relieve(
+        &self,
+        vigil: &mut Vigil,
+        pool: &PoolReport,
+        group: &GroupReport,
+        member: &MemberReport,
+    ) -> Result<(), Refusal> {
+        let Some(disk) = &member.disk else { return Ok(()) };
+        let spares = self.ready().await?;
+        for spare in fitting(&spares, &pool.name, group.member_size) {
+            vigil.copied.insert(member.id, Instant::now());
+            let order = Order::CopyMember { disk: disk.clone(), replacement: spare.disk.clone(), force: spare.force };
+            match self.core.engine.pool(order).await {
+                Ok(_) => return Ok(()),
+                Err(refusal) if refusal.code == code::ENGINE_GONE => return Err(refusal),
+                Err(refusal) => {
+                    let sentence = format!(
+                        "disk {disk} of pool {} cannot be copied to spare {}: {refusal}",
+                        pool.name, spare.disk
+                    );
+                    self.core.raise(event::SPARE_REFUSED, Subject::disk(&spare.disk), sentence);
+                }
+            }
+        }
+        let others_serve = group.members.iter().all(|other| other.state == MemberState::InSync);
+        if member.fitness != MemberFitness::Useless || !others_serve || group.level == Level::Raid0 {
+            return Ok(());
+        }
+        vigil.copied.insert(member.id, Instant::now());
+        match self.core.engine.pool(Order::FailDisk { disk: disk.clone() }).await {
+            Ok(_) => {
+                let sentence = format!(
+                    "disk {disk} of pool {} failed too many of its reads and was taken out, as disk.error-rate says; replace it",
+                    pool.name
+                );
+                self.core.raise(event::DISK_USELESS, Subject::disk(disk), sentence);
+                Ok(())
+            }
+            Err(refusal) if refusal.code == code::ENGINE_GONE => Err(refusal),
+            Err(refusal) => {
+                tracing::warn!(%disk, %refusal, "a disk that fails its reads stays");
+                Ok(())
+            }
+        }
+    }
+
+    /// The spares that a member was copied to, and that have its place: the spare, and what is to be known of it.
+    fn arrived<'a>(&self, pool: &'a PoolReport) -> impl Iterator<Item = (&'a DiskName, TakenRecord)> + use<'a> {
+        let state = self.core.state();
+        pool.members().filter(|member| member.state == MemberState::InSync).filter_map(move |member| {
+            let (disk, of) = (member.disk.as_ref()?, member.stands_for.clone()?);
+            let spare = state.disks.get(disk)?.spare.as_ref()?;
+            Some((disk, TakenRecord { spare: disk.clone(), of, pool: spare.pool.clone() }))
+        })
+    }
+
+    /// Spares whose copies have ended are members from now on.
+    fn enter_arrived(&self, turn: &Turn<'_>, pools: &[PoolReport]) -> Result<(), Refusal> {
+        for pool in pools {
+            let taken: Vec<(&DiskName, TakenRecord)> = self.arrived(pool).collect();
+            if taken.is_empty() {
+                continue;
+            }
+            self.core.commit(turn, |state| {
+                state.learn(pool);
+                for (spare, TakenRecord { of, .. }) in &taken {
+                    if let Ok(disk) = of.parse() {
+                        state.let_go(&disk, former(pool, spare, true));
+                    }
+                }
+                if let Some(record) = state.pools.get_mut(&pool.name) {
+                    record.taken.extend(taken.iter().map(|(_, taken)| taken.clone()));
+                }
+            })?;
+            for (spare, TakenRecord { of, .. }) in &taken {
+                let sentence = format!("spare {spare} has taken the place of disk {of} in pool {}", pool.name);
+                self.core.raise(event::SPARE_TOOK_OVER, Subject::disk(spare), sentence);
+            }
+        }
+        Ok(())
+    }
+
     /// The spares that are there and free.
     async fn ready(&self) -> Result<Vec<Spare>, Refusal> {
         let state = self.core.state();
-        let ready =
-            self.core.engine.disks(Order::Disks).await?.into_iter().filter(|disk| disk.state == DiskState::Free);
+        let ready = self
+            .core
+            .engine
+            .disks(Order::Disks)
+            .await?
+            .into_iter()
+            .filter(|disk| matches!(disk.state, DiskState::Free | DiskState::Former));
         let spare = |disk: DiskReport| {
             let name = disk.name?;
             let record = state.disks.get(&name)?.spare.as_ref()?;
@@ -175,6 +299,7 @@ impl Disks {
         }
         let disk = self.opened(name).await?.ok_or_else(|| missing(name))?;
         crate::change::disks::admit_unused(name, &disk)?;
+        crate::change::disks::admit_former(name, state.disk(name)?.former.as_ref(), force)?;
         let holds = match &disk.label {
             Label::None => return Ok(disk),
             _ if force => return Ok(disk),
@@ -194,10 +319,12 @@ impl Disks {
 /// Lost members that a spare was sought for.
 #[derive(Default)]
 pub(crate) struct Vigil {
-    /// Since when members were not found.
+    /// Since when members were not found, or did not answer.
     missing: BTreeMap<DiskId, Instant>,
     /// Members for which it was told that no spare fits, and how many spares there were then.
     in_vain: BTreeMap<DiskId, usize>,
+    /// Members in service that were to be copied or taken out, and when.
+    copied: BTreeMap<DiskId, Instant>,
 }
 
 impl Vigil {
@@ -206,9 +333,38 @@ impl Vigil {
         let is_lost = |id: &DiskId| pools.iter().flat_map(lost).any(|(_, member)| member.id == *id);
         self.missing.retain(|id, _| is_lost(id));
         self.in_vain.retain(|id, _| is_lost(id));
-        for (_, member) in pools.iter().flat_map(lost).filter(|(_, member)| member.state == MemberState::Missing) {
+        for (_, member) in pools.iter().flat_map(lost).filter(|(_, member)| member.state != MemberState::Failed) {
             self.missing.entry(member.id).or_insert_with(Instant::now);
         }
+    }
+
+    /// True when it was not tried a short while ago to copy the member.
+    fn may_copy(&self, member: &MemberReport) -> bool {
+        self.copied.get(&member.id).is_none_or(|tried| tried.elapsed() >= COPY_AGAIN)
+    }
+
+    /// The spares that take the places of members that are waited for, by member, and when; each spare is one member's.
+    fn coming(&self, pools: &[PoolReport], mut spares: Vec<Spare>) -> BTreeMap<DiskId, (DiskName, Instant)> {
+        let may_be_filled = |pool: &&PoolReport| pool.state != PoolState::Failed && pool.read_only.is_none();
+        let places = pools.iter().filter(may_be_filled).flat_map(|pool| lost(pool).map(move |place| (pool, place)));
+        let due = |member: &MemberReport| match (member.state, self.missing.get(&member.id)) {
+            (MemberState::Failed, _) | (_, None) => None,
+            (_, Some(since)) => Some(*since + PATIENCE),
+        };
+        let mut places: Vec<_> = places.map(|(pool, (group, member))| (due(member), pool, group, member)).collect();
+        places.sort_by_key(|(due, ..)| *due);
+        let mut coming = BTreeMap::new();
+        for (due, pool, group, member) in places {
+            let Some(spare) = fitting(&spares, &pool.name, group.member_size).first().map(|spare| spare.disk.clone())
+            else {
+                continue;
+            };
+            spares.retain(|other| other.disk != spare);
+            if let Some(due) = due {
+                coming.insert(member.id, (spare, due));
+            }
+        }
+        coming
     }
 
     /// True when the member is not waited for any more, and no spare was sought in vain that was not there before.
@@ -224,6 +380,23 @@ fn lost(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)
     pool.kept_groups().flat_map(of_group)
 }
 
+/// Members in service that the pool's policy says are to be copied to a spare, with their groups; none of a group that copies
+/// one already, or is laid out anew.
+fn sick(pool: &PoolReport) -> impl Iterator<Item = (&GroupReport, &MemberReport)> {
+    let is_sick = |member: &&MemberReport| {
+        member.state == MemberState::InSync && member.fitness != MemberFitness::Fit && member.copy.is_none()
+    };
+    let is_free =
+        |group: &&GroupReport| group.reshape.is_none() && group.members.iter().all(|member| member.copy.is_none());
+    // The worst first.
+    let of_group = move |group| Some((group, worst(group, is_sick)?));
+    pool.kept_groups().filter(is_free).filter_map(of_group)
+}
+
+fn worst<'a>(group: &'a GroupReport, is_sick: impl Fn(&&'a MemberReport) -> bool) -> Option<&'a MemberReport> {
+    group.members.iter().filter(is_sick).max_by_key(|member| member.fitness)
+}
+
 /// The spares that fit, the best first: those of the pool before those of all pools, the smallest first.
 fn fitting<'a>(spares: &'a [Spare], pool: &Name, needed: Size) -> Vec<&'a Spare> {
     let may = |spare: &&Spare| spare.size >= needed && spare.pool.as_ref().is_none_or(|own| own == pool);
@@ -237,16 +410,24 @@ pub(crate) fn admit_size(disk: &DiskName, size: Size, pool: &PoolReport) -> Resu
     match pool.kept_groups().map(|group| group.member_size).min() {
         Some(needed) if size < needed => Err(Refusal::new(
             code::DISK_TOO_SMALL,
-            format!("disk {disk} has only {size}"),
-            format!("a spare of pool {} needs at least {needed}", pool.name),
+            format!("disk {disk} has only {}", size.iec_rounded(false)),
+            format!("a spare of pool {} needs at least {}", pool.name, needed.iec_rounded(true)),
         )),
         Some(_) => Ok(()),
         None => Err(Refusal::new(
             code::POOL_INCOMPLETE,
-            format!("pool {} is not open", pool.name),
-            format!("attach its disks and run {}", pool.import_command()),
+            pool.waiting.as_ref().map_or_else(
+                || format!("pool {} is not open", pool.name),
+                |waiting| format!("pool {} is not open: {}", pool.name, waiting.why),
+            ),
+            format!("{} says what to do", pool.import_command()),
         )),
     }
+}
+
+/// What a disk is from now on whose place in the pool a spare has.
+fn former(pool: &PoolReport, spare: &DiskName, failed: bool) -> FormerMember {
+    FormerMember { pool: pool.name.clone(), failed, replaced_by: Some(spare.clone()), since: Some(now()) }
 }
 
 /// A name that no disk has been given: the identity says which member is meant.

@@ -195,6 +195,42 @@ impl Volumes {
         Ok(())
     }
 
+    /// The state knows what hosts are told of presented volumes, for the time in which these are not open.
+    pub(crate) async fn learn_shapes(&self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        if self.core.state().presentations.is_empty() && self.core.state().shapes.is_empty() {
+            return Ok(());
+        }
+        let shapes = self.core.engine.unit_shapes(Order::UnitShapes).await?;
+        if !self.core.state().lacks_shapes(&shapes) {
+            return Ok(());
+        }
+        self.core.commit(turn, |state| state.learn_shapes(&shapes))?;
+        self.access.apply().await
+    }
+
+    /// As [`Volumes::learn_shapes`], where that changes something and no other change is under way.
+    pub(crate) async fn note_shapes(&self) -> Result<(), Refusal> {
+        if self.core.state().presentations.is_empty() && self.core.state().shapes.is_empty() {
+            return Ok(());
+        }
+        let shapes = self.core.engine.unit_shapes(Order::UnitShapes).await?;
+        match self.core.turn_now().filter(|_| self.core.state().lacks_shapes(&shapes)) {
+            Some(turn) => self.learn_shapes(&turn).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The presented volumes of pools that are not open.
+    fn missing(&self, open: &BTreeSet<VolumeName>) -> Vec<VolumeReport> {
+        let state = self.core.state();
+        let closed = state.pools.keys().filter_map(|pool| Some((pool, self.access.absences.of(pool)?)));
+        let away = closed.flat_map(|(pool, waiting)| {
+            let why = format!("pool {pool} is not open: {}", waiting.why);
+            state.away_with(pool, &why).collect::<Vec<_>>()
+        });
+        away.filter(|volume| !open.contains(&volume.name)).collect()
+    }
+
     /// The volume as the data plane sees it; none when it is not open.
     pub(crate) async fn opened(&self, name: &VolumeName) -> Result<Option<VolumeReport>, Refusal> {
         Ok(self.core.engine.volumes(Order::Volume { volume: name.clone() }).await?.pop())
@@ -298,6 +334,7 @@ impl Volumes {
         let state = self.core.state();
         let lost = state.volumes.iter().filter(|(name, _)| !open.contains(name));
         volumes.extend(lost.map(lost_volume));
+        volumes.extend(self.missing(&open));
         volumes.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(volumes)
     }
@@ -316,7 +353,8 @@ impl Volumes {
     pub async fn report(&self, name: &VolumeName) -> Result<VolumeReport, Refusal> {
         let open = self.opened(name).await?;
         let lost = || self.core.state().volumes.get_key_value(name).map(lost_volume);
-        open.or_else(lost).ok_or_else(|| unknown_volume(name))
+        let missing = || self.missing(&BTreeSet::new()).into_iter().find(|volume| volume.name == *name);
+        open.or_else(lost).or_else(missing).ok_or_else(|| unknown_volume(name))
     }
 
     /// How long commands of the volume took since it was opened.

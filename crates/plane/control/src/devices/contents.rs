@@ -48,7 +48,7 @@ impl Devices {
     /// *Errors*: `DISK_TOO_SMALL`, which nothing overrides; `DISK_FOREIGN`, with all that was found.
     pub(crate) async fn admit_contents(&self, path: &Path, disk: &DiskReport, force: bool) -> Result<(), Refusal> {
         if disk.size < SIZE_MIN {
-            let message = format!("{} has {} and is too small", path.display(), disk.size);
+            let message = format!("{} has {} and is too small", path.display(), disk.size.iec_rounded(false));
             let hint = format!("use a disk or file of at least {}", SIZE_MIN.iec());
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
         }

@@ -8,7 +8,7 @@ use serde_json::Value;
 /// is heard, whatever stands beside that.
 ///
 /// *Errors*: it is not what `smartctl` says.
-pub fn parse(json: &[u8], time: Timestamp) -> Result<DiskHealth, String> {
+pub(crate) fn parse(json: &[u8], time: Timestamp) -> Result<DiskHealth, String> {
     let told: Value = serde_json::from_slice(json)
         .map_err(|error| format!("smartctl said what it should not: {}", bounded::excerpt(&error.to_string())))?;
     if !told.is_object() {
@@ -53,12 +53,12 @@ fn messages(json: &[u8]) -> Vec<String> {
 }
 
 /// Why the disk was not asked.
-pub fn why(json: &[u8]) -> String {
+pub(crate) fn why(json: &[u8]) -> String {
     let messages = messages(json);
     if messages.is_empty() { "smartctl could not ask it".to_owned() } else { messages.join("; ") }
 }
 
 /// True when it was not asked because it sleeps.
-pub fn is_asleep(json: &[u8]) -> bool {
+pub(crate) fn is_asleep(json: &[u8]) -> bool {
     messages(json).iter().any(|message| message.contains("STANDBY") || message.contains("SLEEP"))
 }

@@ -70,7 +70,9 @@ pub(super) fn cause(
     let slowest = slowest.filter(|disk| disk.mean_us >= rates.p50_us as f64 * OF_COMMAND);
     match slowest {
         Some(disk) => Some(Cause::Disk { disk: disk.disk.clone(), mean_us: disk.mean_us, busy: disk.busy }),
-        None if is(MemberState::Failed) || is(MemberState::Missing) => Some(Cause::Lost { pool: pool.name.clone() }),
+        None if [MemberState::Failed, MemberState::Missing, MemberState::Behind].into_iter().any(is) => {
+            Some(Cause::Lost { pool: pool.name.clone() })
+        }
         None => None,
     }
 }

@@ -29,7 +29,7 @@ const WHAT_IT_IS: &str = "The payload of TCP connections as the target received 
                           made for it. The digits of CHAP responses are zeros.";
 
 /// Makes the blocks of one file.
-pub struct Pcapng {
+pub(super) struct Pcapng {
     /// Of each connection the next sequence numbers, of the initiator and ours.
     connections: BTreeMap<(SocketAddr, SocketAddr), [u32; 2]>,
     packets: u64,
@@ -79,7 +79,7 @@ impl Summary {
 
 impl Pcapng {
     /// A file of so many bytes at most, and its first blocks.
-    pub fn begin(bytes_max: u64) -> (Self, Vec<u8>) {
+    pub(super) fn begin(bytes_max: u64) -> (Self, Vec<u8>) {
         let mut section = 0x1a2b_3c4du32.to_le_bytes().to_vec();
         section.extend([1, 0, 0, 0]);
         section.extend((-1i64).to_le_bytes());
@@ -95,7 +95,7 @@ impl Pcapng {
     }
 
     /// The blocks for what was recorded; none when the file would become too long.
-    pub fn blocks(&mut self, recorded: &Recorded) -> Option<Vec<u8>> {
+    pub(super) fn blocks(&mut self, recorded: &Recorded) -> Option<Vec<u8>> {
         let packets = self.packets;
         let blocks = self.make(recorded);
         match self.bytes_left.checked_sub(blocks.len() as u64) {
@@ -144,7 +144,7 @@ impl Pcapng {
     }
 
     /// The last block.
-    pub fn end(&self, at_ns: u64, lost: u64) -> Vec<u8> {
+    pub(super) fn end(&self, at_ns: u64, lost: u64) -> Vec<u8> {
         Summary { packets: self.packets, lost }.block(at_ns)
     }
 }

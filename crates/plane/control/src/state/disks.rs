@@ -1,19 +1,28 @@
 //! What the state knows of disks and of the pools that they make up.
 
 use super::{DiskRecord, PoolRecord, ReadOnlyRecord, State};
-use model::{DiskName, Name, PoolReport, Refusal, code};
+use model::{DiskName, FormerMember, Name, PoolReport, Refusal, code};
 
 impl State {
     /// The pool is one of ours, and each of its members that has a name is known by its identity.
     pub(crate) fn learn(&mut self, pool: &PoolReport) {
         let record = self.pools.entry(pool.name.clone()).or_insert_with(|| PoolRecord::new(pool.id));
         record.id = pool.id;
+        record.members = pool.members().map(|member| member.id).collect();
         record.taken.retain(|taken| pool.members().any(|member| member.disk.as_ref() == Some(&taken.spare)));
         for member in pool.members() {
             if let Some(record) = member.disk.as_ref().and_then(|disk| self.disks.get_mut(disk)) {
                 record.id = Some(member.id);
                 record.spare = None;
+                record.former = None;
             }
+        }
+    }
+
+    /// The disk called `name` is a member of the pool no more: another one has its place.
+    pub(crate) fn let_go(&mut self, name: &DiskName, former: FormerMember) {
+        if let Some(record) = self.disks.get_mut(name) {
+            record.former = Some(former);
         }
     }
 

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const FORMER_MAX: usize = 65_536;
 
 /// Numbers by the iSCSI name of the target.
-pub type Numbers = BTreeMap<Iqn, BTreeSet<Former>>;
+pub(crate) type Numbers = BTreeMap<Iqn, BTreeSet<Former>>;
 
 /// Numbers that are not presented so any more.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -15,7 +15,7 @@ use std::time::Duration;
 /// The file whose lock is held while a daemon uses the folder.
 const LOCK: &str = "lock";
 /// The folder of the versions.
-pub const VERSIONS: &str = "state";
+pub(super) const VERSIONS: &str = "state";
 /// What a file is called while it is written.
 const BESIDE: &str = "new";
 /// What is put behind the name of a file that is damaged and not used any more.
@@ -26,7 +26,7 @@ const NUMBER_DIGITS: usize = 12;
 const FILE_BYTES_MAX: u64 = 512 << 20;
 
 /// The folder, held by this daemon alone.
-pub struct Folder {
+pub(super) struct Folder {
     dir: PathBuf,
     versions: PathBuf,
     lock: File,
@@ -38,7 +38,7 @@ pub struct Folder {
 const SHORTAGES: [i32; 3] = [12, 23, 24];
 
 /// A file that is there.
-pub enum Found {
+pub(super) enum Found {
     /// It is as it was written.
     Whole(Header, Vec<u8>),
     /// It is not, and why.
@@ -46,13 +46,13 @@ pub enum Found {
 }
 
 /// The numbers of the versions of each document that there is a file of.
-pub type Listed = BTreeMap<String, Vec<u64>>;
+pub(super) type Listed = BTreeMap<String, Vec<u64>>;
 
 impl Folder {
     /// The folder is there, readable by its owner alone, and held.
     ///
     /// *Errors*: another daemon holds it, or the operating system refuses.
-    pub fn open(dir: &Path) -> Result<Self, Refusal> {
+    pub(super) fn open(dir: &Path) -> Result<Self, Refusal> {
         let versions = dir.join(VERSIONS);
         let make = |path: &Path| fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
         make(dir).and_then(|()| make(&versions)).map_err(|error| unwritable(dir, &error))?;
@@ -74,19 +74,19 @@ impl Folder {
     }
 
     /// Where it is.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.dir
     }
 
     /// The device and inode of the lock: on one machine no other daemon has them at the same time.
-    pub fn lock_identity(&self) -> (u64, u64) {
+    pub(super) fn lock_identity(&self) -> (u64, u64) {
         self.opened[2]
     }
 
     /// What is written goes to the folder that was opened.
     ///
     /// *Errors*: it was deleted, moved or replaced: what is written there would be lost, or would be another array's.
-    pub fn check(&self) -> Result<(), Refusal> {
+    pub(super) fn check(&self) -> Result<(), Refusal> {
         let now = identities(&self.dir, &self.versions, &self.dir.join(LOCK));
         // A lock file without a name is one that somebody has removed.
         let linked = self.lock.metadata().is_ok_and(|meta| meta.nlink() > 0);
@@ -106,7 +106,7 @@ impl Folder {
     /// Which files there are.
     ///
     /// *Errors*: the folder cannot be read.
-    pub fn list(&self) -> Result<Listed, Refusal> {
+    pub(super) fn list(&self) -> Result<Listed, Refusal> {
         let mut listed = Listed::new();
         for entry in fs::read_dir(&self.versions).map_err(|error| unwritable(&self.versions, &error))? {
             let name = entry.map_err(|error| unwritable(&self.versions, &error))?.file_name();
@@ -122,7 +122,7 @@ impl Folder {
     /// The version of the document.
     ///
     /// *Errors*: a newer program wrote it, or the daemon may not read it. What a disk cannot read is damaged.
-    pub fn read(&self, name: &str, number: u64) -> Result<Found, Refusal> {
+    pub(super) fn read(&self, name: &str, number: u64) -> Result<Found, Refusal> {
         let path = self.file(name, number);
         let mut bytes = Vec::new();
         let read = File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX).read_to_end(&mut bytes));
@@ -156,7 +156,7 @@ impl Folder {
     /// The version of the document is in its file. *Durability*: it survives power loss.
     ///
     /// *Errors*: the folder is another one, or it could not be written; there is no such version then.
-    pub fn write(&self, header: &Header, body: &[u8]) -> Result<(), Refusal> {
+    pub(super) fn write(&self, header: &Header, body: &[u8]) -> Result<(), Refusal> {
         self.check()?;
         let (beside, path) = (self.versions.join(BESIDE), self.file(&header.name, header.number));
         let bytes = sheet::emit(header, body).map_err(|error| unwritable(&path, &error))?;
@@ -179,7 +179,7 @@ impl Folder {
     }
 
     /// The file is gone. One that stays is deleted with a later version.
-    pub fn remove(&self, name: &str, number: u64) {
+    pub(super) fn remove(&self, name: &str, number: u64) {
         let path = self.file(name, number);
         if let Err(error) = fs::remove_file(&path).or_else(|error| missing_is_fine(&error)) {
             tracing::warn!(%error, file = %path.display(), "an old version of the state stays");
@@ -187,7 +187,7 @@ impl Folder {
     }
 
     /// No version of anything is there.
-    pub fn clear(&self) {
+    pub(super) fn clear(&self) {
         for (name, numbers) in self.list().unwrap_or_default() {
             numbers.into_iter().for_each(|number| self.remove(&name, number));
         }
@@ -196,7 +196,7 @@ impl Folder {
     /// A damaged file keeps what it holds, under a name that nothing reads.
     ///
     /// *Errors*: it cannot be renamed.
-    pub fn put_aside(&self, name: &str, number: u64) -> Result<(), Refusal> {
+    pub(super) fn put_aside(&self, name: &str, number: u64) -> Result<(), Refusal> {
         let path = self.file(name, number);
         let mut aside = path.clone().into_os_string();
         aside.push(ASIDE);
@@ -237,6 +237,6 @@ fn identities(dir: &Path, versions: &Path, lock: &Path) -> io::Result<[(u64, u64
 }
 
 /// The names in `dir` survive power loss.
-pub fn sync_dir(dir: &Path) -> io::Result<()> {
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }

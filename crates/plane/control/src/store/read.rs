@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What the folder holds.
 #[derive(Default)]
-pub struct Read {
+pub(super) struct Read {
     /// The number of the latest whole version; 0 when there is none.
     pub version: u64,
     /// The latest whole version, its secrets sealed; null when there is none.
@@ -38,7 +38,7 @@ pub struct Read {
 /// What is whole in the folder.
 ///
 /// *Errors*: it cannot be read, a newer program wrote it, or there are versions of the state and none is whole.
-pub fn all(folder: &Folder) -> Result<Read, Refusal> {
+pub(super) fn all(folder: &Folder) -> Result<Read, Refusal> {
     let listed = folder.list()?;
     let mut read = Read { is_empty: listed.is_empty(), ..Read::default() };
     for name in listed.keys().filter(|name| !matches!(name.as_str(), STATE)) {
@@ -55,18 +55,18 @@ pub fn all(folder: &Folder) -> Result<Read, Refusal> {
 
 impl Read {
     /// True where there is no file at all.
-    pub fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.is_empty
     }
 
     /// True for the key of this ID that files were sealed with, as far as they tell.
-    pub fn is_key(&self, id: &str, check: &str) -> bool {
+    pub(super) fn is_key(&self, id: &str, check: &str) -> bool {
         let mut told = self.checks.iter().filter(|(key, _)| key == id).map(|(_, told)| told).peekable();
         told.peek().is_none() || told.any(|told| told == check)
     }
 
     /// Why nothing may be written for now; none where everything is the latest.
-    pub fn hold(&self) -> Option<Hold> {
+    pub(super) fn hold(&self) -> Option<Hold> {
         (!self.older.is_empty()).then(|| Hold {
             sentences: self.older.clone(),
             damaged: self.damaged.clone(),

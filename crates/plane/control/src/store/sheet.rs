@@ -12,14 +12,14 @@ use sha3::{Digest, Sha3_256};
 use std::collections::BTreeMap;
 
 /// The form of the files. Raised when an older daemon would misread them.
-pub const FORMAT: u64 = 3;
+pub(crate) const FORMAT: u64 = 3;
 
 /// The bytes of the last line: 64 hexadecimal digits and a line break.
 const SUM_BYTES: usize = 65;
 
 /// What a file says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Header {
+pub(crate) struct Header {
     /// The form of the file.
     pub format: u64,
     /// The document: `state`, `events` or one that another part of the daemon keeps.
@@ -59,7 +59,7 @@ pub struct AuditHead {
 }
 
 /// The file that has this header and this body.
-pub fn emit(header: &Header, body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
+pub(crate) fn emit(header: &Header, body: &[u8]) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = serde_json::to_vec(header)?;
     bytes.push(b'\n');
     bytes.extend_from_slice(body);
@@ -72,7 +72,7 @@ pub fn emit(header: &Header, body: &[u8]) -> Result<Vec<u8>, serde_json::Error> 
 /// The header and the body of a file that is as it was written.
 ///
 /// *Errors*: what is wrong with it.
-pub fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<(Header, &[u8]), String> {
     let at = bytes.len().checked_sub(SUM_BYTES).ok_or("it is too short")?;
     let (content, said) = bytes.split_at_checked(at).ok_or("it is too short")?;
     if sum(content).as_bytes() != said {

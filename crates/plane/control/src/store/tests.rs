@@ -11,6 +11,7 @@ fn state_with_disks(count: usize) -> State {
             DiskRecord {
                 path: format!("/disks/{n}"),
                 id: None,
+                former: None,
                 spare: None,
                 identity: Default::default(),
                 remote: None,

@@ -30,7 +30,7 @@ const FOR_CHECK: &[u8] = b"blockyard node key, its check\0";
 const FILE_BYTES_MAX: u64 = 256;
 
 /// The node's key.
-pub struct Vault {
+pub(crate) struct Vault {
     /// Which key it is, for people: no part of the key.
     id: String,
     key: Secret,
@@ -45,7 +45,7 @@ impl Vault {
     /// The key that the file holds; none when there is no file.
     ///
     /// *Errors*: it is no key, others than its owner can read it, or the operating system refuses.
-    pub fn load(path: &Path) -> Result<Option<Self>, Refusal> {
+    pub(crate) fn load(path: &Path) -> Result<Option<Self>, Refusal> {
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file.map_err(|error| unusable(path, &error))?,
@@ -71,7 +71,7 @@ impl Vault {
     /// A new key is in the file, where none was. *Durability*: it survives power loss.
     ///
     /// *Errors*: there is one, or it cannot be written.
-    pub fn make(path: &Path) -> Result<Self, Refusal> {
+    pub(crate) fn make(path: &Path) -> Result<Self, Refusal> {
         let (id, key) = (to_hex(&random::<4>()?), Zeroizing::new(random::<32>()?));
         let line = Zeroizing::new(format!("{MAGIC} {id} {}\n", *Zeroizing::new(to_hex(key.as_slice()))));
         let write = || -> std::io::Result<()> {
@@ -109,29 +109,29 @@ impl Vault {
     }
 
     /// Which key it is, for people: no part of the key.
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
     /// The file that holds it.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// What the keys of pools are made of: says nothing about the node's key, and is the same every time.
-    pub fn pools(&self) -> &Secret {
+    pub(crate) fn pools(&self) -> &Secret {
         &self.pools
     }
 
     /// What tells the key from another one of its ID.
-    pub fn check(&self) -> &str {
+    pub(crate) fn check(&self) -> &str {
         &self.check
     }
 
     /// No secret of the state can be read in it any more.
     ///
     /// *Errors*: the system gives nothing that nobody can predict.
-    pub fn seal(&self, state: &mut Value) -> Result<(), Refusal> {
+    pub(crate) fn seal(&self, state: &mut Value) -> Result<(), Refusal> {
         each_secret(state, &mut |place, text| {
             if text.starts_with(SEALED) {
                 return Ok(());
@@ -148,7 +148,7 @@ impl Vault {
     /// All secrets are there in plain. Those that cannot be opened are forgotten, where that is asked for.
     ///
     /// *Errors*: one was sealed with another key, or is not what was sealed there; or the system gives no random numbers.
-    pub fn open_all(&self, state: &mut Value, forget: bool) -> Result<(), Refusal> {
+    pub(crate) fn open_all(&self, state: &mut Value, forget: bool) -> Result<(), Refusal> {
         if !forget {
             return self.open(state);
         }
@@ -161,7 +161,7 @@ impl Vault {
     /// All secrets of the state are there in plain.
     ///
     /// *Errors*: one was sealed with another key, or is not what was sealed there.
-    pub fn open(&self, state: &mut Value) -> Result<(), Refusal> {
+    pub(crate) fn open(&self, state: &mut Value) -> Result<(), Refusal> {
         each_secret(state, &mut |place, text| self.open_one(place, text))
     }
 
@@ -189,7 +189,7 @@ impl Vault {
     /// These are their places.
     ///
     /// *Errors*: the system gives nothing that nobody can predict.
-    pub fn forget(&self, state: &mut Value) -> Result<Vec<String>, Refusal> {
+    pub(crate) fn forget(&self, state: &mut Value) -> Result<Vec<String>, Refusal> {
         let mut forgotten = Vec::new();
         each_secret(state, &mut |place, text| {
             if self.open_one(place, text).is_err() {
@@ -203,7 +203,7 @@ impl Vault {
 }
 
 /// The keys that secrets of the state are sealed with.
-pub fn keys_of(state: &mut Value) -> Result<BTreeSet<String>, Refusal> {
+pub(crate) fn keys_of(state: &mut Value) -> Result<BTreeSet<String>, Refusal> {
     let mut keys = BTreeSet::new();
     each_secret(state, &mut |_, text| {
         keys.extend(text.strip_prefix(SEALED).and_then(|sealed| sealed.split(':').next()).map(str::to_owned));
@@ -236,7 +236,7 @@ fn each_secret(
 }
 
 /// The file holds another key than the one that is wanted.
-pub fn wrong(id: &str, wanted: &str, path: &Path) -> Refusal {
+pub(crate) fn wrong(id: &str, wanted: &str, path: &Path) -> Refusal {
     Refusal::new(
         code::KEY_WRONG,
         format!("this array needs the key {wanted}, and {} holds the key {id}", path.display()),
@@ -247,7 +247,7 @@ pub fn wrong(id: &str, wanted: &str, path: &Path) -> Refusal {
 }
 
 /// The file holds another key than the one that the state was written with, though it has its ID.
-pub fn changed(path: &Path) -> Refusal {
+pub(crate) fn changed(path: &Path) -> Refusal {
     unusable(
         path,
         &"it is not the key that the state was written with, though it has its ID: some of its digits have changed",

@@ -5,6 +5,7 @@ use crate::State;
 use crate::request::{AddGroup, AddMember, GrowPool, NewGroup, PoolSettings, Replace, StartScrub};
 use crate::system::now;
 use model::{Level, Name, PoolState, RepairMode, ScrubReport, ScrubState, Size, Timestamp, code};
+use std::collections::BTreeSet;
 
 const DAY: u64 = 86_400;
 
@@ -32,7 +33,7 @@ async fn scrubs(array: &Array) -> Vec<ScrubReport> {
 
 /// What the steward does about scrubs when it is `time`.
 async fn round_at(array: &Array, time: Timestamp) {
-    array.control.scrubs.run_due(time).await.expect("seen to");
+    array.control.scrubs.run_due(time, &mut BTreeSet::new()).await.expect("seen to");
 }
 
 /// The steward's rounds until no scrub runs.
@@ -208,4 +209,24 @@ async fn group_gets_a_free_disk_as_one_more_member() {
     let wanted = before.size.bytes() / 2 * 3 - (16 << 20);
     while control.pools.report(&name("tank")).await.expect("is there").size.bytes() < wanted {}
     assert!(control.core.state().disks[&name("d3")].id.is_some(), "it is known by what its label says");
+}
+
+/// A scrub that has seen a part of a group begins that group anew when its blocks lie in other stripes: it goes back in its work.
+#[tokio::test]
+async fn scrub_of_a_group_that_is_laid_out_anew_meanwhile_ends() {
+    let array = Array::new().await;
+    array.add_disks(&["d0", "d1", "d2", "d3"]).await;
+    let (control, tank) = (&array.control, name("tank"));
+    control.pools.create(new_pool("tank", Level::Raid5, &["d0", "d1", "d2"])).await.expect("made");
+    array.create_volume("tank/data", Size::mib(256)).await.expect("a volume");
+    control.pools.set(&tank, settings(&[("rebuild.max", "64MiB/s")])).await.expect("slow enough to be met");
+    control.scrubs.start(&tank, StartScrub::default()).await.expect("it begins");
+    while scrubs(&array).await[0].checked < Size::mib(32) {}
+    let request = AddMember { disk: name("d3"), group: None, force: false };
+    control.pools.add_member(&tank, request).await.expect("added");
+    control.pools.set(&tank, settings(&[("rebuild.max", "off")])).await.expect("fast again");
+    until_scrubbed(&array).await;
+    let found = scrubs(&array).await;
+    assert!(found.len() == 1 && found[0].is_clean(), "{found:?}");
+    assert_eq!(control.pools.report(&tank).await.expect("it serves").groups[0].members.len(), 4);
 }

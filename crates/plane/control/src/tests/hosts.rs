@@ -7,20 +7,20 @@ use crate::request::{
 };
 use model::{ChapAlgorithm, Code, Demand, Host, Initiators, Iqn, Name, Network, Refusal, Size, code};
 
-pub fn name(text: &str) -> Name {
+pub(super) fn name(text: &str) -> Name {
     text.parse().expect("a name")
 }
 
-pub fn names(all: &[&str]) -> Vec<Name> {
+pub(super) fn names(all: &[&str]) -> Vec<Name> {
     all.iter().map(|text| name(text)).collect()
 }
 
-pub fn iqn(host: &str) -> Iqn {
+pub(super) fn iqn(host: &str) -> Iqn {
     format!("iqn.2001-04.com.example:{host}").parse().expect("an iSCSI name")
 }
 
 /// Three hosts, and volumes without a pool.
-pub async fn furnished(volumes: &[&str]) -> Array {
+pub(super) async fn furnished(volumes: &[&str]) -> Array {
     let array = Array::new().await;
     for host in ["web", "db", "mail"] {
         array.control.hosts.add(new_host(host, &[iqn(host).as_str()])).await.expect("a host");
@@ -44,7 +44,7 @@ fn row(host: &str, volume: &str, lun: u16) -> (String, String, u16) {
     (host.to_owned(), volume.to_owned(), lun)
 }
 
-pub fn code_of<T>(result: Result<T, Refusal>) -> Option<Code> {
+pub(super) fn code_of<T>(result: Result<T, Refusal>) -> Option<Code> {
     result.err().map(|refusal| refusal.code)
 }
 

@@ -106,7 +106,10 @@ async fn pool_is_found_from_its_disks_alone_by_a_node_that_never_saw_it() {
             .await
             .expect("a disk");
     }
-    let pool = array.control.pools.import(&name("tank"), ImportPool::default()).await.expect("found");
+    let asked = array.control.pools.import(&name("tank"), ImportPool::default()).await.expect_err("d2 was not added");
+    assert!(asked.code == code::UNCONFIRMED && asked.message.contains("group 0 slot 2"), "{asked}");
+    let confirmed = ImportPool { confirmed: true, ..ImportPool::default() };
+    let pool = array.control.pools.import(&name("tank"), confirmed).await.expect("found");
     assert_eq!(pool.state, PoolState::Degraded, "d2 was not added");
     assert_eq!(array.control.volumes.list().await.expect("volumes"), vec![volume]);
     assert!(array.control.pools.import(&name("tank"), ImportPool::default()).await.is_err(), "it is open already");
@@ -192,6 +195,7 @@ async fn import_that_is_refused_leaves_the_choice_as_it_was() {
 async fn missing_disk_degrades_and_is_named() {
     let array = Array::new().await;
     array.furnish().await;
+    array.wait_for_no_disk("tank").await;
     fs::rename(array.folder().join("d2.img"), array.dir.path().join("away")).expect("takes away");
     let array = array.restarted().await;
     let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
@@ -216,6 +220,7 @@ async fn missing_disk_degrades_and_is_named() {
 async fn missing_disk_that_is_back_takes_its_place_again() {
     let array = Array::new().await;
     array.furnish().await;
+    array.wait_for_no_disk("tank").await;
     let (here, away) = (array.folder().join("d2.img"), array.dir.path().join("away"));
     fs::rename(&here, &away).expect("renames");
     let array = array.restarted().await;

@@ -119,13 +119,33 @@ async fn spare_that_cannot_be_used_makes_way_for_the_next() {
 #[tokio::test(start_paused = true)]
 async fn spare_waits_a_while_for_a_member_that_was_not_found() {
     let array = furnished().await;
+    array.wait_for_no_disk("tank").await;
     array.control.spares.add(&name("f0"), NewSpare::default()).await.expect("a spare");
     std::fs::remove_file(array.folder().join("d2.img")).expect("removes");
     let array = array.restarted().await;
     rounds(&array).await;
     assert_eq!(members(&array, "tank").await[2], ("d2".to_owned(), MemberState::Missing));
-    tokio::time::advance(std::time::Duration::from_secs(301)).await;
+    let next = async || {
+        let pool = array.control.pools.report(&name("tank")).await.expect("a pool");
+        pool.groups[0].members[2].next_spare.clone()
+    };
+    let first = next().await.expect("it is said which spare comes, and when");
+    assert!(first.disk.to_string() == "f0" && (295..=300).contains(&first.in_s), "{first:?}");
+    let sentence = format!("spare f0 takes the place of disk d2 at {} unless it returns", first.at);
+    let status = array.control.status.report().await.expect("a status");
+    assert!(status.problems.iter().any(|problem| problem.action == sentence), "{:?}", status.problems);
+    let conditions = array.control.status.conditions().await.expect("conditions").there;
+    let details: Vec<&String> = conditions.iter().flat_map(|condition| &condition.details).collect();
+    assert!(details.iter().any(|detail| detail.contains("spare f0 takes its place at")), "{details:?}");
+    let told = array.control.steward.events(Wanted::default()).await;
+    assert_eq!(told.iter().filter(|told| told.code == event::SPARE_WAITS).map(|told| told.times).sum::<u64>(), 1);
+    tokio::time::advance(std::time::Duration::from_secs(100)).await;
     rounds(&array).await;
+    let later = next().await.expect("still");
+    assert!(later.at == first.at && (195..=200).contains(&later.in_s), "{later:?}");
+    tokio::time::advance(std::time::Duration::from_secs(201)).await;
+    rounds(&array).await;
+    assert_eq!(next().await, None);
     assert_eq!(members(&array, "tank").await[2], ("f0".to_owned(), MemberState::InSync));
 }
 

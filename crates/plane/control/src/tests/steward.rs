@@ -23,7 +23,7 @@ async fn codes(array: &Array) -> Vec<EventCode> {
 #[tokio::test]
 async fn events_tell_the_story_of_a_disk_and_survive_a_restart() {
     // On disks so slow that the rebuild still runs when it is looked at.
-    let slow = Testbed { disk_bytes_per_second: 64 << 10, ..Testbed::default() };
+    let slow = Testbed { disk_bytes_per_second: 512 << 10, ..Testbed::default() };
     let array = Array::on(tempfile::tempdir().expect("a folder"), slow).await;
     array.furnish().await;
     array.add_disks(&["f0"]).await;

@@ -1,12 +1,13 @@
 //! What is wrong now, thing by thing.
 
 use super::problems::{
-    of_disk, of_hold, of_isns, of_log, of_openness, of_paths, of_pool, of_portal, of_space, of_spares, of_stalled,
-    of_volume,
+    of_disk, of_errors, of_hold, of_isns, of_log, of_losses, of_openness, of_paths, of_pool, of_portal, of_scrub,
+    of_slow, of_space, of_spares, of_stalled, of_volume,
 };
 use crate::notices::Known;
 use crate::standing;
 use crate::state::State;
+use crate::system::now;
 use crate::verdict::Status;
 use model::{
     DiskName, DiskReport, Event, EventCode, EventSeverity, IsnsReport, LogState, MemberState, Name, Order, PoolReport,
@@ -205,7 +206,10 @@ impl Snapshot {
         });
         let spares = of_spares(pool).into_iter();
         let spares = spares.map(|problem| Condition::of(event::SPARE_TOOK_OVER, subject(), problem));
-        state.into_iter().chain(log).chain(space).chain(spares).collect()
+        let overdue = of_scrub(&self.state, pool, now());
+        let overdue = overdue.map(|problem| Condition::of(event::SCRUB_OVERDUE, subject(), problem));
+        let lost = of_losses(pool).map(|problem| Condition::of(event::BLOCKS_LOST, subject(), problem));
+        state.into_iter().chain(lost).chain(log).chain(space).chain(spares).chain(overdue).collect()
     }
 
     fn of_disk(&self, disk: &DiskReport) -> Vec<Condition> {
@@ -223,9 +227,12 @@ impl Snapshot {
         let stalled = of_stalled(disk, &self.pools);
         let stalled = stalled.map(|problem| Condition::of(event::DISK_STALLED, Subject::disk(name), problem));
         let paths = of_paths(disk).map(|problem| Condition::of(event::PATH_LOST, Subject::disk(name), problem));
-        let all =
-            state.into_iter().chain(wear.map(|it| it.with(place(disk)))).chain(stalled.map(|it| it.with(place(disk))));
-        all.chain(paths).collect()
+        let slow = of_slow(disk, &self.pools);
+        let slow = slow.map(|problem| Condition::of(event::DISK_SLOW, Subject::disk(name), problem));
+        let errs = of_errors(disk, &self.pools);
+        let errs = errs.map(|problem| Condition::of(event::DISK_ERRS, Subject::disk(name), problem));
+        let placed = [wear, stalled, slow, errs].into_iter().flatten().map(|it| it.with(place(disk)));
+        state.into_iter().chain(placed).chain(paths).collect()
     }
 }
 
@@ -245,10 +252,12 @@ fn members(pool: &PoolReport, disks: &[DiskReport]) -> Vec<String> {
         let state = match member.state {
             MemberState::Failed => "has failed",
             MemberState::Missing => "is missing",
+            MemberState::Behind => "does not answer",
             MemberState::Rebuilding => "is being filled",
             _ => return None,
         };
         let report = disks.iter().find(|disk| disk.name.is_some() && disk.name == member.disk);
+        let state = member.next_step().map_or_else(|| state.to_owned(), |next| format!("{state}; {next}"));
         Some(match (report, &member.disk) {
             (Some(report), _) => format!("{} {state}", place(report).join("")),
             (None, Some(name)) => format!("disk {name} {state}"),

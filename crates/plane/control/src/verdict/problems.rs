@@ -2,15 +2,17 @@
 
 use crate::state::{PresentationRecord, State};
 use model::{
-    DiskName, DiskReport, DiskState, IsnsReport, IsnsState, LogState, MemberReport, MemberState, PoolReport, PoolState,
-    PortalReport, PortalState, Problem, Refusal, Severity, SpaceState, VolumeName, VolumeReport, VolumeState, code,
-    first_few,
+    DiskName, DiskReport, DiskState, FormerMember, IsnsReport, IsnsState, LogState, MemberFitness, MemberReport,
+    MemberState, NextSpare, PoolReport, PoolState, PoolWaiting, PortalReport, PortalState, Problem, Refusal, Severity,
+    SpaceState, Timestamp, VolumeName, VolumeReport, VolumeState, code, first_few,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A disk that has not answered for so long is told of.
-const STALLED: Duration = Duration::from_secs(5);
+const STALLED: Duration = Duration::from_secs(1);
+/// The same, of a remote disk.
+const STALLED_REMOTE: Duration = Duration::from_secs(15);
 
 /// The state may not be changed.
 pub(super) fn of_hold(refusal: &Refusal) -> Problem {
@@ -57,7 +59,9 @@ pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
             subject: format!("pool {name}"),
             state: "used by another owner".to_owned(),
             meaning: format!("{why}; this node has stopped using it, and its volumes do not serve here"),
-            action: format!("find the node that uses its disks; then run blockyard pool export {name} here"),
+            action: format!(
+                "run blockyard pool export {name} here; to have it back, export it on that node first and import it here"
+            ),
         });
     }
     let (severity, state, meaning, action) = match pool.state {
@@ -73,7 +77,10 @@ pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
             let state = format!("rebuilding, {percent} % done");
             (Severity::Warning, state, spare_failures(pool), "nothing to do but wait".to_owned())
         }
-        PoolState::Degraded => (Severity::Warning, "degraded".to_owned(), spare_failures(pool), replace(pool)),
+        PoolState::Degraded => {
+            let action = coming_spares(pool).unwrap_or_else(|| replace(pool));
+            (Severity::Warning, "degraded".to_owned(), spare_failures(pool), action)
+        }
         PoolState::Failed => (
             Severity::Critical,
             "failed".to_owned(),
@@ -83,14 +90,41 @@ pub(super) fn of_pool(pool: &PoolReport) -> Option<Problem> {
                 pool.import_command()
             ),
         ),
-        PoolState::Missing => (
-            Severity::Critical,
-            "missing".to_owned(),
-            "it could not be opened, and its volumes do not serve".to_owned(),
-            format!("attach its disks and run {}, which says what is wrong", pool.import_command()),
-        ),
+        PoolState::Missing => of_missing(pool),
     };
     Some(Problem { severity, subject: format!("pool {name}"), state, meaning, action })
+}
+
+/// A pool that is not open: severity, state, meaning, action.
+fn of_missing(pool: &PoolReport) -> (Severity, String, String, String) {
+    let import = pool.import_command();
+    let (meaning, action) = match &pool.waiting {
+        None => (
+            "it could not be opened, and its volumes do not serve".to_owned(),
+            format!("attach its disks and run {import}, which says what is wrong"),
+        ),
+        Some(PoolWaiting { why, needs_operator: true, hint, .. }) => {
+            let action = match hint {
+                Some(hint) => hint.clone(),
+                None => format!("see to that, and run {import}, which says what is wrong"),
+            };
+            (format!("{why}; its volumes do not serve"), action)
+        }
+        Some(waiting) => {
+            let disks = match &waiting.disks[..] {
+                [] => "its disks".to_owned(),
+                [disk] => format!("disk {disk}"),
+                disks => format!("disks {}", first_few(disks.iter(), 5)),
+            };
+            let without = waiting.degraded_in_s.map_or_else(
+                || format!("{import} says what is missing"),
+                |left| format!("in {left} s it opens without them, if redundancy allows"),
+            );
+            let meaning = format!("{}; hosts find its LUNs not ready", waiting.why);
+            (meaning, format!("attach {disks}, and it opens by itself; {without}"))
+        }
+    };
+    (Severity::Critical, "missing".to_owned(), meaning, action)
 }
 
 /// Volumes that whoever reaches a portal sees, each once.
@@ -113,30 +147,46 @@ pub(super) fn of_openness(state: &State) -> Vec<(VolumeName, Problem)> {
 /// A log device that does not work.
 pub(super) fn of_log(pool: &PoolReport) -> Option<Problem> {
     let (log, name) = (pool.log.as_ref()?, &pool.name);
-    let (severity, state, meaning, action) = match log.state {
+    let (severity, state, action) = match log.state {
         LogState::Ready => return None,
         LogState::Failed => (
             Severity::Critical,
             "failed",
-            "volumes that were written back are written through".to_owned(),
             format!("write them through, take the log away with blockyard pool remove-log {name}, and add another"),
         ),
         LogState::Lost if log.volumes.is_empty() => (
             Severity::Warning,
             "lost",
-            "nothing is lost with it, but volumes cannot be written back".to_owned(),
             format!("attach its disks and open the pool again, or take it away with blockyard pool remove-log {name}"),
         ),
         LogState::Lost => (
             Severity::Critical,
             "lost",
-            format!("{} volumes that have something in it do not serve", log.volumes.len()),
             format!(
                 "attach its disks and open the pool again, or give up what they acknowledged last with blockyard pool remove-log {name} --lost"
             ),
         ),
     };
+    let meaning = log.why.clone().unwrap_or_else(|| "it is not ready".to_owned());
     Some(Problem { severity, subject: format!("log of pool {name}"), state: state.to_owned(), meaning, action })
+}
+
+/// Blocks that no copy can be read of.
+pub(super) fn of_losses(pool: &PoolReport) -> Option<Problem> {
+    let (lost, name) = (&pool.lost, &pool.name);
+    if lost.is_empty() {
+        return None;
+    }
+    let whose = if lost.ranges.is_empty() { String::new() } else { format!(" ({})", lost.named(3)) };
+    Some(Problem {
+        severity: Severity::Critical,
+        subject: format!("pool {name}"),
+        state: "without some of its data".to_owned(),
+        meaning: format!("{} are lost{whose}; reads of them return a medium error", lost.amount()),
+        action: format!(
+            "restore them from a backup: rewrite the blocks that blockyard pool show {name} lists, or delete their volume"
+        ),
+    })
 }
 
 /// Spares that are used up, and what to do to have them again.
@@ -173,12 +223,21 @@ pub(crate) fn spare_failures(pool: &PoolReport) -> String {
     }
 }
 
+/// The spares that take the places of lost members by themselves, when all of these have one.
+fn coming_spares(pool: &PoolReport) -> Option<String> {
+    let step = |member: &MemberReport| {
+        let NextSpare { disk: spare, at, .. } = member.next_spare.as_ref()?;
+        let disk = member.disk.as_ref().map_or_else(|| member.id.to_string(), ToString::to_string);
+        Some(format!("spare {spare} takes the place of disk {disk} at {at} unless it returns"))
+    };
+    let lost = pool.kept_groups().flat_map(|group| &group.members).filter(|member| member.state.is_lost());
+    let steps: Vec<String> = lost.map(step).collect::<Option<_>>()?;
+    (!steps.is_empty()).then(|| steps.join("; "))
+}
+
 /// The command that repairs the first lost member.
 fn replace(pool: &PoolReport) -> String {
-    let lost = pool
-        .kept_groups()
-        .flat_map(|group| &group.members)
-        .find(|member| matches!(member.state, MemberState::Failed | MemberState::Missing));
+    let lost = pool.kept_groups().flat_map(|group| &group.members).find(|member| member.state.is_lost());
     let name = lost.and_then(|member| member.disk.as_ref()).map_or("DISK".to_owned(), ToString::to_string);
     format!("replace the lost disk with blockyard disk replace {name} NEW")
 }
@@ -203,13 +262,13 @@ pub(super) fn of_disk(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem
     let (state, action) = match disk.state {
         DiskState::Missing => ("missing", format!("attach it, or forget it with blockyard disk remove {name}")),
         DiskState::Failed => ("failed", format!("take it out, and forget it with blockyard disk remove {name}")),
-        DiskState::Free | DiskState::InUse | DiskState::Rebuilding => return None,
+        DiskState::Free | DiskState::InUse | DiskState::Rebuilding | DiskState::Former => return None,
     };
     Some(Problem {
         severity: Severity::Warning,
         subject: format!("disk {name}"),
         state: state.to_owned(),
-        meaning: "no pool uses it".to_owned(),
+        meaning: disk.former.as_ref().map_or_else(|| "no pool uses it".to_owned(), FormerMember::sentence),
         action,
     })
 }
@@ -256,6 +315,21 @@ pub(super) fn of_space(pool: &PoolReport) -> Option<Problem> {
     })
 }
 
+/// A pool whose latent errors nobody has looked for as often as was set.
+pub(super) fn of_scrub(state: &State, pool: &PoolReport, now: Timestamp) -> Option<Problem> {
+    let since = state.pools.get(&pool.name)?.overdue_since(now)?;
+    Some(Problem {
+        severity: Severity::Warning,
+        subject: format!("pool {}", pool.name),
+        state: "overdue for a scrub".to_owned(),
+        meaning: format!("no scrub has finished since {since}; latent errors surface only when the data is read"),
+        action: format!(
+            "run blockyard pool scrub start {0}, or widen its hours with blockyard pool set {0}",
+            pool.name
+        ),
+    })
+}
+
 /// A disk that does not answer, while commands may wait for it.
 pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
     let (name, waited) = (disk.name.as_ref()?, Duration::from_nanos(disk.counters.oldest_ns));
@@ -264,7 +338,7 @@ pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Prob
         pool.members().any(used)
     };
     // A lost path of a remote disk costs 10 s before another one takes over.
-    let limit = if disk.remote.is_some() { 3 * STALLED } else { STALLED };
+    let limit = if disk.remote.is_some() { STALLED_REMOTE } else { STALLED };
     let pool = pools.iter().find(of_pool).filter(|_| waited >= limit)?;
     Some(Problem {
         severity: Severity::Critical,
@@ -277,6 +351,54 @@ pub(crate) fn of_stalled(disk: &DiskReport, pools: &[PoolReport]) -> Option<Prob
         ),
         action: format!("look at its cable and its enclosure, or take it out with blockyard disk fail {name}"),
     })
+}
+
+/// A disk that is many times slower than the other members of its group.
+pub(super) fn of_slow(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
+    let name = disk.name.as_ref()?;
+    let member = pools.iter().flat_map(PoolReport::members).find(|member| member.disk.as_ref() == Some(name))?;
+    let latency = member.latency.filter(|latency| latency.slow)?;
+    let median = latency.write_p50_us.max(latency.read_p50_us);
+    let median = if median > 0 { format!(" (median {} ms)", median / 1000) } else { String::new() };
+    Some(Problem {
+        severity: Severity::Warning,
+        subject: format!("disk {name}"),
+        state: "slow".to_owned(),
+        meaning: format!(
+            "its operations take many times longer than those of its neighbors{median}; reads go to these"
+        ),
+        action: format!("find out what else uses it, or replace it with blockyard disk replace {name} NEW --force"),
+    })
+}
+
+/// A disk that fails more of its reads than the policy of its pool allows, or is being copied to a spare for that.
+pub(super) fn of_errors(disk: &DiskReport, pools: &[PoolReport]) -> Option<Problem> {
+    let name = disk.name.as_ref()?;
+    let has = |pool: &&PoolReport| pool.members().any(|member| member.disk.as_ref() == Some(name));
+    let pool = pools.iter().find(has)?;
+    let member = pool.members().find(|member| member.disk.as_ref() == Some(name))?;
+    if member.state.is_lost() {
+        return None;
+    }
+    let errors =
+        format!("it has failed {} reads within 24 hours; they were served from the other disks", member.errors_of_day);
+    let (severity, state, meaning) = match (&member.copy, member.fitness) {
+        (Some(copy), _) => {
+            let state = format!("being copied to disk {}, {} % done", copy.disk, copy.progress.percent());
+            (Severity::Warning, state, errors)
+        }
+        (None, MemberFitness::Useless) => (Severity::Critical, "failing its reads".to_owned(), errors),
+        (None, MemberFitness::Failing) => (Severity::Warning, "failing reads".to_owned(), errors),
+        (None, MemberFitness::Slow | MemberFitness::Fit) => return None,
+    };
+    let action = match member.copy {
+        Some(_) => "nothing to do but wait; replace the disk after that".to_owned(),
+        None => format!(
+            "replace it with blockyard disk replace {name} NEW --force, or give pool {} a spare with blockyard disk spare add NEW",
+            pool.name
+        ),
+    };
+    Some(Problem { severity, subject: format!("disk {name}"), state, meaning, action })
 }
 
 /// Paths of a remote disk that are down, while its pool uses it.

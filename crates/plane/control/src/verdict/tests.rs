@@ -136,6 +136,7 @@ fn where_it_is_so(code: EventCode) -> Snapshot {
         event::POOL_FENCED => of_pool(|pool| pool.fenced = Some("node b has it".to_owned())),
         event::POOL_FULL => of_pool(|pool| pool.space = SpaceState::NearlyFull),
         event::WRITE_REFUSED => of_pool(|pool| pool.space = SpaceState::Full),
+        event::BLOCKS_LOST => of_pool(|pool| pool.lost.blocks = 8),
         event::PORTAL_UNUSABLE => not_listening(),
         event::STATE_OLDER => held_back(code::STATE_UNACCEPTED),
         event::STATE_REPLACED => held_back(code::STATE_REPLACED),
@@ -143,8 +144,9 @@ fn where_it_is_so(code: EventCode) -> Snapshot {
         event::REBUILD_STOPPED
         | event::RESYNC_STOPPED
         | event::SCRUB_FOUND
-        | event::BLOCKS_LOST
+        | event::MEMBERSHIP_UNKEPT
         | event::REDO_LOG_DAMAGED
+        | event::UNFLUSHED_LOST
         | event::RESHAPE_STOPPED
         | event::MEMORY_WRONG
         | event::SANITIZE_FAILED
@@ -230,7 +232,7 @@ fn remote_disk_with_a_path_down_is_a_warning_that_names_the_path() {
 
 #[test]
 fn disk_that_has_failed_or_has_waited_for_a_moment_is_not_called_stalled() {
-    let moment = of_disk(|disk| disk.counters.oldest_ns = 4_900_000_000);
+    let moment = of_disk(|disk| disk.counters.oldest_ns = 900_000_000);
     assert_eq!(told(&moment).1, "All good");
     let mut failed = where_it_is_so(event::DISK_STALLED);
     failed.pools[0].groups[0].members[0].state = model::MemberState::Failed;

@@ -1,34 +1,68 @@
 //! Copies of volumes that run, and who ends them.
 
-use super::{Conductor, VolumeHome};
+pub(super) mod continuing;
+
+use super::{Conductor, PoolHome, VolumeHome};
 use crate::pool::{self, CopyEnd, CopyState};
+use crate::shard_context::ShardContext;
 use model::{
-    Backend, CopyReport, CopySource, Name, Refusal, Subject, SubjectKind, VolumeCounters, VolumeId, VolumeName,
+    Backend, CopyReport, CopySource, Name, Refusal, Size, Subject, SubjectKind, VolumeCounters, VolumeId, VolumeName,
     VolumeReport, VolumeState, code, event,
 };
 use shard::{Signal, World};
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The copies that run, by their targets.
+/// The copies that run or wait for a pool, by their targets.
 #[derive(Default)]
 pub(super) struct Copies {
     running: RefCell<BTreeMap<VolumeName, Copying>>,
     ended: Signal,
+    /// Copies of which an end is being made or removed: nobody else touches them.
+    busy: RefCell<BTreeSet<VolumeId>>,
+    /// Pools are looked through for copies that continue; again when another one was opened meanwhile.
+    continuing: Cell<bool>,
+    look_again: Cell<bool>,
 }
 
-/// One copy that runs.
+/// One copy that has not finished.
 #[derive(Clone)]
 struct Copying {
     source: CopySource,
     id: VolumeId,
-    original: pool::Original,
+    size: Size,
+    block_bytes: u32,
     state: Arc<CopyState>,
+    /// Where it runs; none while it waits for a pool.
+    runs: Option<Ends>,
+    /// Why it waits.
+    why: Option<String>,
+}
+
+/// The two ends of a copy that runs.
+#[derive(Clone)]
+struct Ends {
+    original: pool::Original,
+    /// What the pool of the source is called.
+    pool: Name,
     /// The shards of the two pools.
     from: usize,
     to: usize,
+}
+
+/// Somebody works at the ends of a copy.
+struct Busy<'a> {
+    copies: &'a Copies,
+    id: VolumeId,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.copies.busy.borrow_mut().remove(&self.id);
+        self.copies.ended.raise();
+    }
 }
 
 impl Copying {
@@ -36,11 +70,11 @@ impl Copying {
         VolumeReport {
             name: name.clone(),
             id: self.id,
-            size: self.original.size,
-            block_bytes: self.original.block_bytes,
+            size: self.size,
+            block_bytes: self.block_bytes,
             backend: Backend::pool(),
             state: VolumeState::Copying,
-            why: None,
+            why: self.why.clone(),
             counters: VolumeCounters::default(),
             space: None,
             policy: None,
@@ -53,10 +87,17 @@ impl Copying {
 }
 
 impl Copies {
-    /// No copy runs any more.
+    /// Nobody else touches the copy until the result is dropped.
+    fn keep_busy(&self, id: VolumeId) -> Busy<'_> {
+        let is_first = self.busy.borrow_mut().insert(id);
+        assert!(is_first, "one task at a time works at the ends of a copy");
+        Busy { copies: self, id }
+    }
+
+    /// No copy runs any more; they continue at the next start.
     pub(super) async fn end(&self) {
-        self.running.borrow().values().for_each(|copying| copying.state.cancel());
-        self.ended.until(|| self.running.borrow().is_empty()).await;
+        self.running.borrow().values().for_each(|copying| copying.state.suspend());
+        self.ended.until(|| self.running.borrow().values().all(|copying| copying.runs.is_none())).await;
     }
 
     /// The volumes that are being copied to.
@@ -76,7 +117,7 @@ impl Copies {
     pub(super) fn admit_no_copy(&self, pool: &Name) -> Result<(), Refusal> {
         let running = self.running.borrow();
         let uses = |(target, copying): &(&VolumeName, &Copying)| {
-            target.pool() == Some(pool) || copying.source.pool() == Some(pool)
+            copying.runs.as_ref().is_some_and(|ends| target.pool() == Some(pool) || ends.pool == *pool)
         };
         match running.iter().find(uses) {
             None => Ok(()),
@@ -108,33 +149,43 @@ impl<W: World> Conductor<W> {
             let message = format!("{source} cannot be copied to {target}: both must lie in pools");
             return Err(Refusal::new(code::VOLUME_NO_MAP, message, "name volumes as POOL/VOLUME"));
         };
-        let (from, to) = (self.pool_home(from)?.home, self.pool_home(to)?.home);
+        let (pool, from) = (from.clone(), self.pool_home(from)?.home);
+        let PoolHome { id: target_pool, home: to, .. } = self.pool_home(to)?;
+        let _busy = self.copies.keep_busy(id);
         let what = source.clone();
-        let original = self.at(from, move |shard| pool::offer_copy(shard, what, id)).await?;
+        let original = self.at(from, move |shard| pool::offer_copy(shard, what, (id, target_pool))).await?;
         let (name, like) = (target.clone(), original.clone());
         let received = self.at(to, move |shard| pool::receive_copy(shard, name, id, like)).await;
-        let copying = Copying { source: source.clone(), id, original, state: Arc::default(), from, to };
+        let (size, block_bytes) = (original.size, original.block_bytes);
+        let ends = Ends { original, pool, from, to };
         if let Err(refusal) = received {
-            self.withdraw(&copying).await;
+            self.withdraw(&ends, id).await;
             return Err(refusal);
         }
+        let (source_name, runs) = (source.clone(), Some(ends.clone()));
+        let copying = Copying { source: source_name, id, size, block_bytes, state: Arc::default(), runs, why: None };
         let report = copying.report(target);
-        self.copies.running.borrow_mut().insert(target.clone(), copying.clone());
+        let before = self.copies.running.borrow_mut().insert(target.clone(), copying.clone());
+        assert!(before.is_none(), "one copy is made to a volume");
         let sentence = format!("{source} is being copied to {target}");
         self.shard.raise(event::COPY_BEGAN, Subject::new(SubjectKind::Volume, target), sentence);
         let (conductor, target) = (self.clone(), target.clone());
-        self.shard.world.spawn(async move { conductor.copy(target, copying).await });
+        self.shard.world.spawn(async move { conductor.copy(target, copying, ends).await });
         Ok(report)
     }
 
     /// Copies, and sees to both ends.
-    async fn copy(&self, target: VolumeName, copying: Copying) {
-        let Copying { source, id, state, from, to, .. } = &copying;
-        let (id, to) = (*id, *to);
-        let pool = source.pool().expect("it was admitted").clone();
+    async fn copy(self: Rc<Self>, target: VolumeName, copying: Copying, ends: Ends) {
+        let Copying { source, id, state, .. } = &copying;
+        let (id, to) = (*id, ends.to);
+        let (pool, original) = (ends.pool.clone(), ends.original.clone());
         let (name, state) = (target.clone(), state.clone());
-        let sent = self.shard.call(*from, move |shard| pool::send_copy(shard, pool, id, name, to, state)).await;
-        let ended = match sent.unwrap_or(CopyEnd::Failed("the data plane is stopping".to_owned())) {
+        let sent = self
+            .shard
+            .call(ends.from, move |shard| pool::send_copy(shard, pool, id, name, (to, original), state))
+            .await;
+        let ended = match sent.unwrap_or(CopyEnd::Suspended("the engine stops".to_owned())) {
+            CopyEnd::Suspended(why) => return continuing::suspend(&self, &target, (copying, ends), &why).await,
             CopyEnd::Whole(taken) => {
                 let name = target.clone();
                 match self.at(to, move |shard| pool::complete_copy(shard, name, id)).await {
@@ -148,39 +199,61 @@ impl<W: World> Conductor<W> {
             let name = target.clone();
             self.shard.call(to, move |shard| pool::abandon_copy(shard, name, id)).await;
         }
-        self.withdraw(&copying).await;
+        self.withdraw(&ends, id).await;
         if matches!(ended, CopyEnd::Whole(_)) {
             // Nobody sees it yet, so there is no access to publish.
-            self.volumes.borrow_mut().insert(target.clone(), VolumeHome { id, home: to, serves: true });
+            let before = self.volumes.borrow_mut().insert(target.clone(), VolumeHome { id, home: to, serves: true });
+            assert!(before.is_none(), "a copy gets a name that no volume has");
         }
-        self.copies.running.borrow_mut().remove(&target);
+        let ran = self.copies.running.borrow_mut().remove(&target);
+        assert!(ran.is_some_and(|copying| copying.id == id), "a copy ends once");
         self.copies.ended.raise();
-        let (code, sentence) = match ended {
-            CopyEnd::Whole(taken) => (event::COPY_ENDED, format!("volume {target} is a whole copy of {source}{taken}")),
-            CopyEnd::Cancelled => (event::COPY_CANCELLED, format!("the copy of {source} to {target} was cancelled")),
-            CopyEnd::Failed(why) => (event::COPY_FAILED, format!("{source} could not be copied to {target}: {why}")),
-        };
-        self.shard.raise(code, Subject::new(SubjectKind::Volume, &target), sentence);
+        tell_end(&self.shard, &target, &source.to_string(), ended);
     }
 
-    async fn withdraw(&self, copying: &Copying) {
-        let (pool, id) = (copying.source.pool().expect("it was admitted").clone(), copying.id);
-        self.shard.call(copying.from, move |shard| pool::withdraw_copy(shard, pool, id)).await;
+    async fn withdraw(&self, ends: &Ends, id: VolumeId) {
+        let pool = ends.pool.clone();
+        self.shard.call(ends.from, move |shard| pool::withdraw_copy(shard, pool, id)).await;
     }
 
     /// The copy to this volume has ended, and what it has made is gone.
-    pub(super) async fn cancel_copy(&self, target: &VolumeName) -> Result<(), Refusal> {
+    pub(super) async fn cancel_copy(self: &Rc<Self>, target: &VolumeName) -> Result<(), Refusal> {
         let unknown = || {
             let message = format!("nothing is being copied to volume {target}");
             Refusal::new(code::COPY_UNKNOWN, message, "`blockyard volume list` shows what is being copied")
         };
-        let copying = self.copies.running.borrow().get(target).cloned().ok_or_else(unknown)?;
-        copying.state.cancel();
-        self.copies.ended.until(|| !self.copies.running.borrow().contains_key(target)).await;
+        let mut id = None;
+        loop {
+            let found = self.copies.running.borrow().get(target).cloned();
+            let Some(copying) = found.filter(|copying| id.is_none_or(|id| id == copying.id)) else { break };
+            id = Some(copying.id);
+            if self.copies.busy.borrow().contains(&copying.id) {
+                self.copies.ended.until(|| !self.copies.busy.borrow().contains(&copying.id)).await;
+            } else if copying.runs.is_none() {
+                continuing::give_up(self, target, copying.id).await;
+                return Ok(());
+            } else {
+                copying.state.cancel();
+                let runs = || self.copies.running.borrow().get(target).is_some_and(|copying| copying.runs.is_some());
+                self.copies.ended.until(|| !runs()).await;
+            }
+        }
+        let id = id.ok_or_else(unknown)?;
         // It may have been whole already, and only waited for its pool to say so.
-        let is_whole = self.volumes.borrow().get(target).is_some_and(|volume| volume.id == copying.id);
+        let is_whole = self.volumes.borrow().get(target).is_some_and(|volume| volume.id == id);
         if is_whole { Err(unknown()) } else { Ok(()) }
     }
+}
+
+/// Operators hear how a copy has ended.
+fn tell_end<W: World>(shard: &ShardContext<W>, target: &VolumeName, source: &str, ended: CopyEnd) {
+    let (code, sentence) = match ended {
+        CopyEnd::Whole(taken) => (event::COPY_ENDED, format!("volume {target} is a whole copy of {source}{taken}")),
+        CopyEnd::Cancelled => (event::COPY_CANCELLED, format!("the copy of {source} to {target} was cancelled")),
+        CopyEnd::Suspended(why) => unreachable!("a copy that is suspended ({why}) has not ended"),
+        CopyEnd::Failed(why) => (event::COPY_FAILED, format!("{source} could not be copied to {target}: {why}")),
+    };
+    shard.raise(code, Subject::new(SubjectKind::Volume, target), sentence);
 }
 
 fn busy(message: String) -> Refusal {

@@ -57,6 +57,13 @@ impl KnownDisks {
         }
     }
 
+    /// True where the report names a member that is not known as one.
+    fn lacks_members(&self, report: &PoolReport) -> bool {
+        let disks = self.0.borrow();
+        let is_unknown = |name: &DiskName| disks.get(name).is_some_and(|known| known.member.is_none());
+        report.members().filter_map(|member| member.disk.as_ref()).any(is_unknown)
+    }
+
     /// Forgets that the disks of `pool` are in use.
     pub(super) fn forget_members(&self, pool: &Name) {
         for known in self.0.borrow_mut().values_mut() {
@@ -112,7 +119,8 @@ impl<W: World> Conductor<W> {
         let mut report = looked?;
         report.name = Some(disk.clone());
         let known = KnownDisk { path: path.to_owned(), report: report.clone(), member: None };
-        self.disks.0.borrow_mut().insert(disk.clone(), known);
+        let before = self.disks.0.borrow_mut().insert(disk.clone(), known);
+        assert!(before.is_none(), "a name is of one disk");
         Ok(report)
     }
 
@@ -198,6 +206,20 @@ impl<W: World> Conductor<W> {
         Ok(report)
     }
 
+    /// The disk, which was absent when the pool was opened that has it as `member`, is in its place again.
+    pub(super) async fn return_disk(&self, disk: &DiskName, member: DiskId) -> Result<PoolReport, Refusal> {
+        let hint = "see blockyard pool list";
+        let unknown = || Refusal::new(code::DISK_NOT_MEMBER, format!("disk {disk} belongs to no open pool"), hint);
+        let (pool, id) = self.pool_with(member).await.ok_or_else(unknown)?;
+        let home = self.pool_home(&pool)?.home;
+        let path = self.free_disk(disk).await?.path;
+        let candidate = pool::Candidate { name: disk.clone(), path };
+        let report = self.at(home, move |shard| pool::return_disk(shard, pool, id, candidate)).await?;
+        self.disks.learn_members(&report);
+        self.look_again(disk).await;
+        Ok(report)
+    }
+
     /// A known disk that no open pool has.
     pub(super) async fn free_disk(&self, disk: &DiskName) -> Result<KnownDisk, Refusal> {
         self.hear_whether_released(disk).await;
@@ -229,6 +251,19 @@ impl<W: World> Conductor<W> {
         }
     }
 
+    pub(super) async fn copy_member(
+        &self,
+        disk: &DiskName,
+        replacement: &DiskName,
+        force: bool,
+    ) -> Result<PoolReport, Refusal> {
+        let (pool, id) = self.disks.member_of(disk)?;
+        let home = self.pool_home(&pool)?.home;
+        let path = self.free_disk(replacement).await?.path;
+        let candidate = pool::Candidate { name: replacement.clone(), path };
+        self.at(home, move |shard| pool::copy_member(shard, pool, id, candidate, force)).await
+    }
+
     /// The open pool that has this member, also when the member's disk was not found.
     async fn pool_with(&self, id: DiskId) -> Option<(Name, DiskId)> {
         let pools = self.pool_reports().await;
@@ -253,12 +288,23 @@ impl<W: World> Conductor<W> {
     pub(super) async fn disk_reports(&self) -> Vec<DiskReport> {
         let mut reports: Vec<DiskReport> = self.disks.0.borrow().values().map(|known| known.report.clone()).collect();
         let pools = self.pool_reports().await;
+        // A copy of a member takes its place without an order that ends with it.
+        pools.iter().filter(|pool| self.disks.lacks_members(pool)).for_each(|pool| self.disks.learn_members(pool));
         for report in &mut reports {
             let member = pools.iter().flat_map(model::PoolReport::members).find(|member| member.disk == report.name);
-            report.state = member.map_or(DiskState::Free, |member| match member.state {
+            let is_copied_to = |member: &model::MemberReport| {
+                member.copy.as_ref().is_some_and(|copy| Some(&copy.disk) == report.name.as_ref())
+            };
+            let is_target = pools.iter().flat_map(model::PoolReport::members).any(is_copied_to);
+            let without = match is_target {
+                true => DiskState::Rebuilding,
+                false if is_former(report, &pools) => DiskState::Former,
+                false => DiskState::Free,
+            };
+            report.state = member.map_or(without, |member| match member.state {
                 model::MemberState::InSync | model::MemberState::Joining => DiskState::InUse,
                 model::MemberState::Rebuilding => DiskState::Rebuilding,
-                model::MemberState::Failed => DiskState::Failed,
+                model::MemberState::Failed | model::MemberState::Behind => DiskState::Failed,
                 model::MemberState::Missing => DiskState::Missing,
             });
         }
@@ -276,6 +322,12 @@ impl<W: World> Conductor<W> {
         }
         reports
     }
+}
+
+/// True for a disk with the label of an open pool that does not have it any more.
+fn is_former(disk: &DiskReport, pools: &[PoolReport]) -> bool {
+    let (Some((pool, _)), Some(id)) = (disk.label.pool(), disk.label.disk()) else { return false };
+    pools.iter().any(|open| open.id == pool && open.members().all(|member| member.id != id))
 }
 
 /// The paths of the remote disks that are open on any shard, by the path of the disk.

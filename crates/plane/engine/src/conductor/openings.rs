@@ -34,7 +34,13 @@ impl<W: World> Conductor<W> {
     /// The pool's name and its disks are kept for it until [`Conductor::open_pool`] ends.
     ///
     /// *Errors*: `POOL_BUSY` when it is open or being opened, `NAME_TAKEN` when another pool has its name.
-    pub(super) fn begin_opening(&self, id: PoolId, taking: Taking, read_only: bool) -> Result<Opening, Refusal> {
+    pub(super) fn begin_opening(
+        &self,
+        id: PoolId,
+        taking: Taking,
+        read_only: bool,
+        whole: bool,
+    ) -> Result<Opening, Refusal> {
         if let Some(name) = self.pools.borrow().iter().find(|(_, pool)| pool.id == id).map(|(name, _)| name) {
             return Err(Refusal::new(code::POOL_BUSY, format!("pool {name} is open already"), ""));
         }
@@ -56,20 +62,23 @@ impl<W: World> Conductor<W> {
             let known = disks.get_mut(disk).expect("it was found above");
             known.member = name.clone().zip(known.report.label.disk());
         }
-        self.openings.under_way.borrow_mut().insert(id, name);
-        Ok(Opening(pool::Opening { id, candidates, taking, read_only }))
+        let before = self.openings.under_way.borrow_mut().insert(id, name);
+        assert!(before.is_none(), "a pool is opened once at a time");
+        Ok(Opening(pool::Opening { id, candidates, taking, read_only, whole }))
     }
 
     /// How this node takes a pool of its own.
     pub(super) fn taking(&self) -> Taking {
         let (node, secret) = (self.node.clone(), self.secret.clone());
-        Taking { node, told: false, accept_log_loss: false, secret, key: None }
+        Taking { node, told: false, accept_log_loss: false, keep: None, confirmed: true, above: 0, secret, key: None }
     }
 
     /// The pool is open, and hosts see its volumes.
     pub(super) async fn open_pool(&self, opening: Opening) -> Result<PoolReport, Refusal> {
         let Opening(opening) = opening;
-        let (id, home) = (opening.id, self.choose_home());
+        let id = opening.id;
+        let former = self.former.borrow().get(&id).copied();
+        let home = former.unwrap_or_else(|| self.choose_home());
         let opened = self.at(home, move |shard| pool::open(shard, opening)).await;
         let name = self.openings.under_way.borrow_mut().remove(&id).expect("it was begun");
         name.iter().for_each(|name| self.disks.forget_members(name));

@@ -159,13 +159,14 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) async fn close_pool(&self, name: &Name) -> Result<(), Refusal> {
-        let home = self.pool_home(name)?.home;
+        let PoolHome { id, home, .. } = self.pool_home(name)?;
         self.copies.admit_no_copy(name)?;
         // Hosts lose the volumes first: nothing is written while the groups are marked clean.
         self.volumes.borrow_mut().retain(|volume, _| volume.pool() != Some(name));
         self.publish_volumes().await;
         let pool = name.clone();
         self.at(home, move |shard| pool::close(shard, pool)).await?;
+        self.former.borrow_mut().insert(id, home);
         self.forget_pool(name).await;
         Ok(())
     }
@@ -181,6 +182,7 @@ impl<W: World> Conductor<W> {
     /// The pool is not open any more, and its disks are free.
     async fn forget_pool(&self, name: &Name) {
         self.pools.borrow_mut().remove(name);
+        super::copies::continuing::forget(self, name);
         let members = self.disks.members_of(name);
         self.disks.forget_members(name);
         for disk in &members {
@@ -222,6 +224,7 @@ impl<W: World> Conductor<W> {
     }
 
     pub(super) fn enter_volumes(&self, home: usize, volumes: &[VolumeReport]) {
+        assert!(home < self.shard.limits.shards, "a home is one of the shards");
         for VolumeReport { name, id, state, .. } in volumes {
             let known = VolumeHome { id: *id, home, serves: *state == VolumeState::Online };
             self.volumes.borrow_mut().insert(name.clone(), known);

@@ -8,12 +8,13 @@ use shard::World;
 impl<W: World> Conductor<W> {
     pub(super) async fn answer(&self, order: &Order) -> Result<Report, Refusal> {
         Ok(match order {
-            Order::Status => Report::Engine(self.engine_report()),
+            Order::Status => Report::Engine(engine_report(self)),
             Order::Disks => Report::Disks(self.disk_reports().await),
             Order::InspectDisk { path, remote } => Report::Disk(self.inspect_disk(path, remote.as_deref()).await?),
             Order::Pools => Report::Pools(self.pool_reports().await),
             Order::Volumes => Report::Volumes(self.volume_reports().await),
             Order::HeldVolumes => Report::Volumes(self.held_volumes().await),
+            Order::UnitShapes => Report::UnitShapes(self.unit_shapes().await),
             Order::VolumeNames => Report::VolumeNames(self.volume_names()),
             Order::Volume { volume } => Report::Volumes(self.volume_report(volume).await.into_iter().collect()),
             Order::Snapshots => Report::Snapshots(self.snapshot_reports().await),
@@ -37,6 +38,15 @@ impl<W: World> Conductor<W> {
                 }
                 Report::Done
             }
+            Order::KnowMemberships { known } => {
+                self.shard.memberships.know(known.clone());
+                Report::Done
+            }
+            Order::NextMemberships => Report::Memberships(self.shard.memberships.next().await),
+            Order::MembershipsKept { generations } => {
+                self.shard.memberships.kept(generations);
+                Report::Done
+            }
             Order::NextEvents => Report::Events(self.shard.events.next().await),
             _ if order.is_for_front_ends() => {
                 order.volume_for_front_ends().map(|volume| self.volume_home(volume)).transpose()?;
@@ -44,22 +54,6 @@ impl<W: World> Conductor<W> {
             }
             _ => unreachable!("{order:?} is no question; `is_question` decides"),
         })
-    }
-
-    fn engine_report(&self) -> EngineReport {
-        let limits = &self.shard.limits;
-        let totals = self.front.totals();
-        EngineReport {
-            shards: u32::try_from(limits.shards).unwrap_or(u32::MAX),
-            io: self.io.clone(),
-            uptime_seconds: self.shard.world.now().since(self.started).as_secs(),
-            sessions: u32::try_from(totals.sessions).unwrap_or(u32::MAX),
-            commands: totals.commands,
-            read_bytes: totals.read_bytes,
-            written_bytes: totals.written_bytes,
-            buffer_bytes: block::pool::taken_bytes(),
-            buffer_bytes_max: limits.buffer_bytes_max,
-        }
     }
 
     async fn activity(&self) -> Activity {
@@ -82,5 +76,21 @@ impl<W: World> Conductor<W> {
             disks: self.disk_counters().await.into_iter().collect(),
             sessions: self.front.session_activities(),
         }
+    }
+}
+
+fn engine_report<W: World>(conductor: &Conductor<W>) -> EngineReport {
+    let limits = &conductor.shard.limits;
+    let totals = conductor.front.totals();
+    EngineReport {
+        shards: u32::try_from(limits.shards).unwrap_or(u32::MAX),
+        io: conductor.io.clone(),
+        uptime_seconds: conductor.shard.world.now().since(conductor.started).as_secs(),
+        sessions: u32::try_from(totals.sessions).unwrap_or(u32::MAX),
+        commands: totals.commands,
+        read_bytes: totals.read_bytes,
+        written_bytes: totals.written_bytes,
+        buffer_bytes: block::pool::taken_bytes(),
+        buffer_bytes_max: limits.buffer_bytes_max,
     }
 }

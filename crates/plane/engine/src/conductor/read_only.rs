@@ -8,7 +8,10 @@ impl<W: World> Conductor<W> {
     /// Admits an order, as far as the pool that it changes may be written.
     pub(super) fn admit_change(&self, order: &Order) -> Result<(), Refusal> {
         let pool = match order {
-            Order::FailDisk { disk } | Order::ReplaceDisk { failed: disk, .. } => self.disks.pool_of(disk),
+            Order::FailDisk { disk }
+            | Order::ReturnDisk { disk, .. }
+            | Order::ReplaceDisk { failed: disk, .. }
+            | Order::CopyMember { disk, .. } => self.disks.pool_of(disk),
             order => changed_by(order).cloned(),
         };
         let Some(pool) = pool else { return Ok(()) };

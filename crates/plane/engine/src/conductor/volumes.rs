@@ -4,7 +4,7 @@ use super::{Conductor, VolumeHome, engine_gone};
 use crate::backends::BackEnd;
 use crate::homes::home_of;
 use crate::unit;
-use model::{LatencyReport, Refusal, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
+use model::{LatencyReport, Refusal, ShapeOfUnit, Size, VolumeName, VolumePolicy, VolumeReport, VolumeSpec, code};
 use shard::World;
 use std::collections::BTreeSet;
 
@@ -20,7 +20,8 @@ impl<W: World> Conductor<W> {
             _ => self.choose_home(),
         };
         let report = self.at(home, move |shard| backend.create(shard, spec)).await?;
-        self.volumes.borrow_mut().insert(name, VolumeHome { id, home, serves: true });
+        let before = self.volumes.borrow_mut().insert(name, VolumeHome { id, home, serves: true });
+        assert!(before.is_none(), "a volume has one home");
         self.publish_volumes().await;
         Ok(report)
     }
@@ -73,6 +74,16 @@ impl<W: World> Conductor<W> {
         reports.extend(copies);
         reports.sort_by(|a, b| a.name.cmp(&b.name));
         reports
+    }
+
+    /// What hosts are told of the volumes that serve.
+    pub(super) async fn unit_shapes(&self) -> Vec<ShapeOfUnit> {
+        let mut shapes = Vec::new();
+        for home in 0..self.shard.limits.shards {
+            let here = self.shard.call(home, |shard| async move { unit::shapes(&shard) }).await;
+            shapes.extend(here.unwrap_or_default());
+        }
+        shapes
     }
 
     /// The volumes of open pools that do not serve.

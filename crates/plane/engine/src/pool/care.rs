@@ -36,7 +36,7 @@ pub(super) struct Gait {
 }
 
 /// From now on the pool is repaired as `policy` says, also what is being repaired already.
-pub async fn set_repair<W: World>(
+pub(crate) async fn set_repair<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     policy: RepairPolicy,
@@ -90,6 +90,7 @@ impl<W: World> Care<W> {
     ) -> bool {
         let world = &self.world;
         let now = world.now();
+        assert!(done_bytes >= gait.done_bytes, "who goes back in his work begins another gait");
         let step = Step {
             now,
             took: now.since(gait.stepped),

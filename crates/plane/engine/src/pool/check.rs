@@ -10,7 +10,7 @@ use volume::{FindingKind, Uuid};
 
 /// What is wrong with the maps of the pool's volumes; with `repair`, what was wrong and could be put right is right.
 /// With `accept_loss`, what is left of damaged maps is used as well.
-pub async fn check<W: World>(
+pub(crate) async fn check<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     repair: bool,
@@ -38,7 +38,7 @@ pub async fn check<W: World>(
 }
 
 /// The catalog and the maps of the pool, as text.
-pub async fn dump<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<String, Refusal> {
+pub(crate) async fn dump<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<String, Refusal> {
     let pool = find(&shard, &pool)?;
     pool.pool.dump().await.map_err(|error| refusal(&error, &pool))
 }

@@ -1,35 +1,43 @@
 //! Full copies of volumes, between two pools or within one, each end on the home shard of its pool.
 //!
 //! The source is a snapshot, one of the operator's or one that is made for the copy. The target is in its catalog from the
-//! beginning, marked as partial, and is nobody's to use before it is whole. Neither survives the daemon that copies:
-//! whoever opens a pool clears away what it finds of copies.
+//! beginning, marked as partial, and is nobody's to use before it is whole. Its catalog also keeps what is copied and how far
+//! the copy is, so that it continues when both pools are open again ([`continued`]).
+
+pub(crate) mod continued;
 
 use super::keys::new_key;
 use super::refusals::refusal;
 use super::volumes::uuid_of;
 use super::work::{Work, WorkKind};
-use super::{OpenPool, find};
+use super::{OpenPool, find, report};
 use crate::array::{Disk, Group};
 use crate::shard_context::ShardContext;
-use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use futures_util::future::{Either, select};
-use model::{CopySource, Name, Progress, Refusal, Size, VolumeId, VolumeName, VolumeReport, code, event};
+use model::{CopySource, Name, PoolId, Progress, Refusal, Size, VolumeId, VolumeName, VolumeReport, code};
 use shard::World;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use volume::{Copied, Lock, Provisioning, SnapshotPlan, ThinPlan, ThinVolume, Uuid};
+use std::time::Duration;
+use volume::{Copied, CopyRecord, Lock, Provisioning, SnapshotPlan, ThinPlan, ThinVolume, Uuid};
 
 /// What the names of snapshots begin with that are there for a copy; no operator can write it.
 const FOR_COPY: &str = "copy:";
+const SOURCE_CLOSED: &str = "the pool of the source is closed";
+/// How often the catalog of the target is told how far a copy is.
+const KEPT_EVERY: Duration = Duration::from_secs(10);
 
 type Device<W> = Rc<ThinVolume<Disk<W>, Group<W>>>;
 
 /// The copies that begin or end in a pool, by the identities of their targets.
 pub(super) struct Copies<W: World> {
+    /// Of these the snapshot is being made.
+    beginning: RefCell<BTreeSet<VolumeId>>,
     outgoing: RefCell<BTreeMap<VolumeId, Outgoing<W>>>,
     incoming: RefCell<BTreeMap<VolumeId, Device<W>>>,
 }
@@ -43,13 +51,13 @@ struct Outgoing<W: World> {
 
 impl<W: World> Default for Copies<W> {
     fn default() -> Self {
-        Self { outgoing: RefCell::default(), incoming: RefCell::default() }
+        Self { beginning: RefCell::default(), outgoing: RefCell::default(), incoming: RefCell::default() }
     }
 }
 
 /// What a copy is to be like.
 #[derive(Clone, Debug)]
-pub struct Original {
+pub(crate) struct Original {
     /// Its size.
     pub size: Size,
     /// Bytes of a logical block as hosts see it.
@@ -60,45 +68,68 @@ pub struct Original {
     provisioning: Provisioning,
     zero_detection: bool,
     encrypted: bool,
+    /// What is copied, from where on.
+    record: CopyRecord,
+}
+
+impl Original {
+    /// The copy is at this block of the source, which is of [`Copied`] bytes before it.
+    fn start(&self) -> (Blocks, u64) {
+        // No copy is as far as that: the record is not to be believed, and copying again costs time alone.
+        let inside = self.record.next.bytes(volume::BLOCK_BYTES) <= self.size.bytes();
+        if inside { (self.record.next, self.record.copied_bytes) } else { (Blocks(0), 0) }
+    }
 }
 
 /// What the shards know of a copy that runs.
 #[derive(Default)]
-pub struct CopyState {
+pub(crate) struct CopyState {
     progress: Mutex<Progress>,
     cancelled: AtomicBool,
+    suspended: AtomicBool,
 }
 
 impl CopyState {
     /// How far it is.
     #[must_use]
-    pub fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It ends with its present step.
-    pub fn cancel(&self) {
+    pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
     /// True when it was told to end.
     #[must_use]
-    pub fn is_cancelled(&self) -> bool {
+    pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Relaxed)
     }
 
-    fn tell(&self, progress: Progress) {
+    /// It ends with its present step, and continues later.
+    pub(crate) fn suspend(&self) {
+        self.suspended.store(true, Ordering::Relaxed);
+    }
+
+    fn is_to_end(&self) -> bool {
+        self.is_cancelled() || self.suspended.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn tell(&self, progress: Progress) {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 }
 
 /// How a copy ended.
 #[derive(Clone, Debug)]
-pub enum CopyEnd {
+pub(crate) enum CopyEnd {
     /// All of it is on the disks of the target, and this is what it took.
     Whole(String),
     /// It was told to end.
     Cancelled,
+    /// It continues when both pools are open again, or the daemon is started again.
+    Suspended(String),
     /// It could not go on, in words.
     Failed(String),
 }
@@ -111,27 +142,45 @@ pub(super) fn is_for_copy(snapshot: &str) -> bool {
 /// What is to be copied stays as it is until [`withdraw_copy`].
 ///
 /// *Errors*: `VOLUME_UNKNOWN`, `SNAPSHOT_UNKNOWN`, `VOLUME_NO_MAP`, and what making a snapshot is refused with.
-pub async fn offer_copy<W: World>(
+pub(crate) async fn offer_copy<W: World>(
     shard: Rc<ShardContext<W>>,
     source: CopySource,
-    id: VolumeId,
+    (id, target_pool): (VolumeId, PoolId),
 ) -> Result<Original, Refusal> {
     let pool = find(&shard, source.pool().expect("the conductor sends volumes of pools here"))?;
+    pool.copies.beginning.borrow_mut().insert(id);
+    let offered = begin_offer(&pool, source, (id, target_pool)).await;
+    pool.copies.beginning.borrow_mut().remove(&id);
+    offered
+}
+
+async fn begin_offer<W: World>(
+    pool: &Rc<OpenPool<W>>,
+    source: CopySource,
+    (id, target_pool): (VolumeId, PoolId),
+) -> Result<Original, Refusal> {
     let (snapshot, made) = match &source {
         CopySource::Snapshot(name) => (Uuid::from_bytes(pool.snapshot(name)?.1.id.to_bytes()), None),
         CopySource::Volume(name) => {
-            let made = snapshot_for_copy(&pool, name, id).await?;
+            let made = snapshot_for_copy(pool, name, (id, target_pool)).await?;
             (made, Some(made))
         }
     };
-    let opened = pool.pool.open_snapshot(snapshot).await;
-    let device = match opened {
-        Ok(device) => device,
-        Err(error) => {
-            drop_snapshot(&pool, made).await;
-            return Err(refusal(&error, &pool));
-        }
-    };
+    let source_pool = Uuid::from_bytes(pool.id.to_bytes());
+    let (source, made_here) = (source.to_string(), made.is_some());
+    let record = CopyRecord { source_pool, snapshot, made: made_here, source, next: Blocks(0), copied_bytes: 0 };
+    let offered = offer(pool, id, record).await;
+    if offered.is_err() {
+        drop_snapshot(pool, made).await;
+    }
+    offered
+}
+
+/// The snapshot of `record` is open, to be copied.
+async fn offer<W: World>(pool: &Rc<OpenPool<W>>, id: VolumeId, record: CopyRecord) -> Result<Original, Refusal> {
+    let snapshot = record.snapshot;
+    let device = pool.pool.open_snapshot(snapshot).await.map_err(|error| refusal(&error, pool))?;
+    assert!(device.is_read_only(), "what is copied stays as it is");
     let status = pool.pool.status();
     let has = |volume: &&volume::ThinStatus| volume.snapshots.iter().any(|one| one.id == snapshot);
     let found = status.families.iter().find_map(|family| Some((family, family.volumes.iter().find(has)?)));
@@ -144,13 +193,16 @@ pub async fn offer_copy<W: World>(
         provisioning: volume.provisioning,
         zero_detection: volume.zero_detection,
         encrypted: volume.is_encrypted,
+        record: record.clone(),
     };
-    pool.copies.outgoing.borrow_mut().insert(id, Outgoing { device, made });
+    let made = record.made.then_some(snapshot);
+    let before = pool.copies.outgoing.borrow_mut().insert(id, Outgoing { device, made });
+    assert!(before.is_none(), "a copy has one source");
     Ok(original)
 }
 
 /// What was copied, or was to be, need not be kept any more.
-pub async fn withdraw_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id: VolumeId) {
+pub(crate) async fn withdraw_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id: VolumeId) {
     let Ok(pool) = find(&shard, &pool) else { return };
     let outgoing = pool.copies.outgoing.borrow_mut().remove(&id);
     if let Some(Outgoing { device, made }) = outgoing {
@@ -163,7 +215,7 @@ pub async fn withdraw_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id:
 ///
 /// *Errors*: as of making a volume; `POOL_FULL` also where there is no room for what takes space in the original.
 /// *Durability*: when it returns.
-pub async fn receive_copy<W: World>(
+pub(crate) async fn receive_copy<W: World>(
     shard: Rc<ShardContext<W>>,
     name: VolumeName,
     id: VolumeId,
@@ -187,38 +239,51 @@ pub async fn receive_copy<W: World>(
         created_at: shard.world.unix_seconds(),
     };
     pool.watch_space();
-    let made = pool.pool.create_partial_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
-    pool.copies.incoming.borrow_mut().insert(id, made);
-    pool.begin_tending();
+    let made = pool.pool.create_partial_volume(plan, original.record).await.map_err(|error| refusal(&error, &pool))?;
+    begin_to_receive(&pool, id, made);
     Ok(())
+}
+
+/// The volume takes what is copied to it.
+fn begin_to_receive<W: World>(pool: &Rc<OpenPool<W>>, id: VolumeId, target: Device<W>) {
+    let before = pool.copies.incoming.borrow_mut().insert(id, target);
+    assert!(before.is_none(), "a copy has one target");
+    pool.begin_tending();
 }
 
 /// Copies what [`offer_copy`] has kept to the volume that [`receive_copy`] has made on the shard `home`, at the pace that
 /// is set for repairs of the source's pool.
-pub async fn send_copy<W: World>(
+pub(crate) async fn send_copy<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     id: VolumeId,
     target: VolumeName,
-    home: usize,
+    (home, original): (usize, Original),
     state: Arc<CopyState>,
 ) -> CopyEnd {
-    let Ok(pool) = find(&shard, &pool) else { return CopyEnd::Failed("the pool of the source is closed".to_owned()) };
+    let Ok(pool) = find(&shard, &pool) else { return CopyEnd::Suspended(SOURCE_CLOSED.to_owned()) };
     let device = pool.copies.outgoing.borrow().get(&id).map(|outgoing| outgoing.device.clone());
     let device = device.expect("it was offered, and is withdrawn only after this");
     let total = device.space().map_or(0, |space| space.mapped_bytes);
-    let mut work = Work::new(WorkKind::Copy, shard.world.now(), total);
-    let mut gait = pool.care.gait();
+    let (from, before) = original.start();
+    let before = before.min(total);
+    let mut work = Work::resumed(WorkKind::Copy, shard.world.now(), before, total);
+    let (mut gait, mut kept) = (pool.care.gait_from(before), shard.world.now());
     state.tell(work.progress(shard.world.now()));
     let far = Far { shard: shard.clone(), home, target, id, geometry: device.geometry() };
     let progress = async |copied: Copied| {
-        work.advance(shard.world.now(), copied.bytes);
-        state.tell(work.progress(shard.world.now()));
-        pool.care.keep_pace(&mut gait, copied.bytes, total, |_| true).await;
-        !state.is_cancelled()
+        let (done, now) = (before + copied.bytes, shard.world.now());
+        work.advance(now, done);
+        state.tell(work.progress(now));
+        if now.since(kept) >= KEPT_EVERY {
+            kept = now;
+            far.keep(Blocks(copied.looked_at_bytes / u64::from(volume::BLOCK_BYTES)), done).await;
+        }
+        pool.care.keep_pace(&mut gait, done, total, |_| true).await;
+        !state.is_to_end()
     };
     let copied = {
-        let (copying, halted) = (pin!(device.copy_to(&far, progress)), pin!(pool.halt.pulled()));
+        let (copying, halted) = (pin!(device.copy_to(&far, from, progress)), pin!(pool.halt.pulled()));
         match select(copying, halted).await {
             Either::Left((copied, _)) => Some(copied),
             Either::Right(_) => None,
@@ -226,19 +291,22 @@ pub async fn send_copy<W: World>(
     };
     match copied {
         _ if state.is_cancelled() => CopyEnd::Cancelled,
+        _ if state.is_to_end() => CopyEnd::Suspended("the engine stops".to_owned()),
         Some(Ok(copied)) => CopyEnd::Whole(work.summary(shard.world.now(), copied.bytes, "it")),
         Some(Err(error)) if error.kind == IoErrorKind::NoSpace => {
             CopyEnd::Failed("the pool of the copy is full".to_owned())
         }
+        Some(Err(_)) if report::is_reported_failed(&pool) => CopyEnd::Suspended(SOURCE_CLOSED.to_owned()),
+        Some(Err(_)) if !far.serves().await => CopyEnd::Suspended("the pool of the copy is closed".to_owned()),
         Some(Err(error)) => CopyEnd::Failed(error.to_string()),
-        None => CopyEnd::Failed("the pool of the source was closed".to_owned()),
+        None => CopyEnd::Suspended(SOURCE_CLOSED.to_owned()),
     }
 }
 
 /// The target is whole, and serves.
 ///
 /// *Durability*: when it returns.
-pub async fn complete_copy<W: World>(
+pub(crate) async fn complete_copy<W: World>(
     shard: Rc<ShardContext<W>>,
     name: VolumeName,
     id: VolumeId,
@@ -258,8 +326,15 @@ pub async fn complete_copy<W: World>(
     Ok(pool.show(id, name, backend, pool.mapped(device, thick)))
 }
 
+/// Neither end of a copy that is suspended is held any more; what there is of it stays.
+pub(crate) async fn let_go_of_copy<W: World>(shard: Rc<ShardContext<W>>, pool: Name, id: VolumeId) {
+    let Ok(pool) = find(&shard, &pool) else { return };
+    drop(pool.copies.outgoing.borrow_mut().remove(&id));
+    drop(pool.copies.incoming.borrow_mut().remove(&id));
+}
+
 /// The target is no more.
-pub async fn abandon_copy<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName, id: VolumeId) {
+pub(crate) async fn abandon_copy<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName, id: VolumeId) {
     let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"));
     let Ok(pool) = pool else { return };
     drop(pool.copies.incoming.borrow_mut().remove(&id));
@@ -270,12 +345,16 @@ pub async fn abandon_copy<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName
 }
 
 /// Makes the snapshot that the copy `id` of the volume is made of.
-async fn snapshot_for_copy<W: World>(pool: &OpenPool<W>, name: &VolumeName, id: VolumeId) -> Result<Uuid, Refusal> {
+async fn snapshot_for_copy<W: World>(
+    pool: &OpenPool<W>,
+    name: &VolumeName,
+    (id, target_pool): (VolumeId, PoolId),
+) -> Result<Uuid, Refusal> {
     let snapshot = super::new_uuid(&pool.shard.world);
     let plan = SnapshotPlan {
         id: snapshot,
         volume: pool.mapped_id(name)?,
-        name: format!("{FOR_COPY}{id}"),
+        name: continued::snapshot_name(id, target_pool),
         lock: Lock::Open,
         created_at: pool.shard.world.unix_seconds(),
     };
@@ -294,24 +373,9 @@ async fn drop_snapshot<W: World>(pool: &Rc<OpenPool<W>>, made: Option<Uuid>) {
     pool.begin_tending();
 }
 
-/// What copies have left that were cut short is gone.
-pub(super) async fn clear<W: World>(pool: &Rc<OpenPool<W>>) {
-    let status = pool.pool.status();
-    let volumes = || status.families.iter().flat_map(|family| &family.volumes);
-    for volume in volumes().filter(|volume| volume.is_partial && !volume.is_dying) {
-        match pool.pool.delete_volume(volume.id).await {
-            Ok(()) => {
-                let name = format!("{}/{}", pool.name, volume.name);
-                let sentence = format!("volume {name}, to which something was being copied, is gone: copy it again");
-                pool.shard.raise(event::COPY_CLEARED, model::Subject::new(model::SubjectKind::Volume, &name), sentence);
-            }
-            Err(error) => tracing::error!(pool = %pool.name, %error, "half a copy cannot be cleared away"),
-        }
-    }
-    let snapshots = volumes().flat_map(|volume| &volume.snapshots);
-    for snapshot in snapshots.filter(|snapshot| is_for_copy(&snapshot.name)) {
-        drop_snapshot(pool, Some(snapshot.id)).await;
-    }
+/// The pool of the volume, while it is open.
+fn pool_of<W: World>(shard: &ShardContext<W>, volume: &VolumeName) -> Option<Rc<OpenPool<W>>> {
+    volume.pool().and_then(|name| find(shard, name).ok())
 }
 
 /// The target of a copy, as the shard of the source sees it.
@@ -332,11 +396,36 @@ impl<W: World> Far<W> {
     ) -> Result<T, IoError> {
         let (target, id, gone) = (self.target.clone(), self.id, IoError::new(IoErrorKind::Gone, extent));
         let done = self.shard.call(self.home, move |shard| async move {
-            let pool = target.pool().and_then(|name| find(&shard, name).ok());
+            let pool = pool_of(&shard, &target);
             let device = pool.and_then(|pool| pool.copies.incoming.borrow().get(&id).cloned());
             act(device.ok_or(gone)?).await
         });
         done.await.unwrap_or(Err(gone))
+    }
+}
+
+impl<W: World> Far<W> {
+    /// The catalog of the target knows that the copy is at block `next`, after so many bytes of data.
+    async fn keep(&self, next: Blocks, copied_bytes: u64) {
+        let (target, id) = (self.target.clone(), self.id);
+        let kept = self.shard.call(self.home, move |shard| async move {
+            let pool = pool_of(&shard, &target)?;
+            let device = pool.copies.incoming.borrow().get(&id).cloned()?;
+            let _: Stable = device.flush(Written::attest()).await.ok()?;
+            pool.pool.keep_copied(uuid_of(id), next, copied_bytes).await.ok()
+        });
+        if kept.await.flatten().is_none() {
+            tracing::warn!(volume = %self.target, "how far its copy is could not be recorded");
+        }
+    }
+
+    /// True when the pool of the target is open and has not failed.
+    async fn serves(&self) -> bool {
+        let target = self.target.clone();
+        let serves = self.shard.call(self.home, move |shard| async move {
+            pool_of(&shard, &target).is_some_and(|pool| !report::is_reported_failed(&pool))
+        });
+        serves.await.unwrap_or(false)
     }
 }
 

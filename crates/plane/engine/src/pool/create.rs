@@ -5,7 +5,7 @@ use super::own::Taking;
 use super::refusals::{open_refusal, plain};
 use super::{CREATED_BY, Candidate, GroupState, OpenPool, Slot, new_uuid, open};
 use crate::array::{self, Disk, Group, Member, Watch};
-use crate::inspect;
+use crate::guarded::Guarded;
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks};
 use model::{DiskName, Level, MemberSize, Name, PoolId, PoolReport, Refusal, Size, code};
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use volume::{BLOCK_BYTES, CreatePool, DISK_BYTES_MIN, GroupPlan, NewDisk, Uuid, data_area};
 
 /// A pool to be made.
-pub struct NewPool {
+pub(crate) struct NewPool {
     /// Its name.
     pub name: Name,
     /// Its identity.
@@ -27,7 +27,7 @@ pub struct NewPool {
 }
 
 /// A disk group to be made.
-pub struct NewGroup {
+pub(crate) struct NewGroup {
     /// How it protects.
     pub level: Level,
     /// Bytes on one member before the next member's turn.
@@ -43,7 +43,7 @@ pub struct NewGroup {
 /// The pool is made, and open on this shard.
 ///
 /// *Durability*: when it returns.
-pub async fn create<W: World>(
+pub(crate) async fn create<W: World>(
     shard: Rc<ShardContext<W>>,
     spec: NewPool,
     taking: Taking,
@@ -69,7 +69,7 @@ pub async fn create<W: World>(
     let (mut groups, mut arrays) = (Vec::new(), Vec::new());
     for (number, draft) in drafts.iter().enumerate() {
         let watch = Watch::new(number, draft.integrity);
-        let array = Rc::new(draft.array(&shard, &watch).await?);
+        let array = Rc::new(Guarded::new(draft.array(&shard, &watch).await?));
         arrays.push(array.clone());
         groups.push((number, draft.state(array), watch));
     }
@@ -100,17 +100,17 @@ pub(super) async fn draft<W: World>(shard: &Rc<ShardContext<W>>, group: &NewGrou
     let mut members = Vec::new();
     let mut smallest: Option<Size> = None;
     for candidate in &group.disks {
-        let disk: Disk<W> = array::disk(&shard.world, inspect::open(&shard.remotes, &candidate.path).await?);
+        let disk = array::open_disk(shard, &candidate.path).await?;
         let bytes = disk.geometry().bytes();
         if data_area(disk.geometry().blocks).is_none() {
-            let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec());
+            let message = format!("disk {} has only {}", candidate.name, Size::new(bytes).iec_rounded(false));
             let hint = format!("a member needs at least {}", Size::new(DISK_BYTES_MIN).iec());
             return Err(Refusal::new(code::DISK_TOO_SMALL, message, hint));
         }
         smallest = Some(smallest.map_or(Size::new(bytes), |smallest| smallest.min(Size::new(bytes))));
         members.push((candidate.clone(), new_uuid(&shard.world), disk));
     }
-    debug_assert_eq!(BLOCK_BYTES, raid::BLOCK_BYTES, "one block size inside the engine");
+    assert_eq!(BLOCK_BYTES, raid::BLOCK_BYTES, "one block size inside the engine");
     Ok(Draft {
         id: new_uuid(&shard.world),
         level: group.level,

@@ -1,13 +1,26 @@
 //! A volume of a pool as a device: one with a map, or one in segments as all were before there were maps.
+//!
+//! Errors of a pool that has failed say that it is away: it is closed and opened again when its disks are there, and it has kept
+//! everything that it acknowledged (`docs/adr/0025-luns-without-a-device.md`).
 
+use super::OpenPool;
 use super::tending::Chores;
 use crate::array::{Disk, Group};
-use block::{BlockDevice, Extent, Geometry, IoError, Lba, Rope, Run, Space, Stable, View, Written};
+use crate::shard_context::ShardContext;
+use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written};
+use model::Name;
 use shard::World;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// A volume of a pool, with blocks of 4096 bytes.
-pub enum PoolVolume<W: World> {
+pub struct PoolVolume<W: World> {
+    kind: Kind<W>,
+    pool: Name,
+    shard: Weak<ShardContext<W>>,
+}
+
+/// How the volume lies in the pool.
+pub(super) enum Kind<W: World> {
     /// In whole slabs, without a map.
     Segments(Rc<volume::Volume<Disk<W>, Group<W>>>),
     /// One of a family.
@@ -15,7 +28,7 @@ pub enum PoolVolume<W: World> {
 }
 
 /// A volume of a family.
-pub struct Mapped<W: World> {
+pub(super) struct Mapped<W: World> {
     /// The volume.
     pub device: Rc<volume::ThinVolume<Disk<W>, Group<W>>>,
     /// True when space for all of it is kept, so that nobody need hear how much there is.
@@ -27,20 +40,38 @@ pub struct Mapped<W: World> {
 macro_rules! each {
     ($volume:expr, $device:ident => $call:expr) => {
         match $volume {
-            PoolVolume::Segments($device) => $call,
-            PoolVolume::Mapped(Mapped { device: $device, .. }) => $call,
+            Kind::Segments($device) => $call,
+            Kind::Mapped(Mapped { device: $device, .. }) => $call,
         }
     };
 }
 
 impl<W: World> PoolVolume<W> {
+    /// The volume of `pool`.
+    pub(super) fn of(pool: &OpenPool<W>, kind: Kind<W>) -> Self {
+        Self { kind, pool: pool.name.clone(), shard: Rc::downgrade(&pool.shard) }
+    }
+
+    /// The error in the words of one who may ask again.
+    #[cold]
+    fn told(&self, error: IoError) -> IoError {
+        let may_be_away = match error.kind {
+            IoErrorKind::Gone | IoErrorKind::TimedOut | IoErrorKind::ReadOnly | IoErrorKind::Medium => true,
+            IoErrorKind::Away | IoErrorKind::OutOfRange | IoErrorKind::NoSpace | IoErrorKind::Unsupported => false,
+        };
+        let Some(shard) = self.shard.upgrade().filter(|_| may_be_away) else { return error };
+        let pools = shard.pools.borrow();
+        let has_failed = pools.get(&self.pool).is_some_and(|pool| has_failed(pool));
+        if has_failed { IoError { kind: IoErrorKind::Away, ..error } } else { error }
+    }
+
     /// Bytes of a logical block as hosts see it.
     pub fn logical_block_bytes(&self) -> u32 {
-        each!(self, device => device.logical_block_bytes())
+        each!(&self.kind, device => device.logical_block_bytes())
     }
 
     fn leave_chores(&self) {
-        if let Self::Mapped(Mapped { chores, .. }) = self {
+        if let Kind::Mapped(Mapped { chores, .. }) = &self.kind {
             chores.leave();
         }
     }
@@ -48,47 +79,53 @@ impl<W: World> PoolVolume<W> {
 
 impl<W: World> BlockDevice for PoolVolume<W> {
     fn geometry(&self) -> Geometry {
-        each!(self, device => device.geometry())
+        each!(&self.kind, device => device.geometry())
     }
 
     // Each is boxed: the sleeves above hold the future of what lies below in several places, and would be a hundred
     // kilobytes long, moved with every command.
 
     async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
-        each!(self, device => Box::pin(device.read(extent)).await)
+        each!(&self.kind, device => Box::pin(device.read(extent)).await).map_err(|error| self.told(error))
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.leave_chores();
-        each!(self, device => Box::pin(device.write(start, data)).await)
+        each!(&self.kind, device => Box::pin(device.write(start, data)).await).map_err(|error| self.told(error))
     }
 
     async fn write_atomic(&self, start: Lba, data: View) -> Result<Written, IoError> {
         self.leave_chores();
-        each!(self, device => Box::pin(device.write_atomic(start, data)).await)
+        each!(&self.kind, device => Box::pin(device.write_atomic(start, data)).await).map_err(|error| self.told(error))
     }
 
     fn atomic_bytes_max(&self) -> u32 {
-        each!(self, device => device.atomic_bytes_max())
+        each!(&self.kind, device => device.atomic_bytes_max())
     }
 
     async fn flush(&self, after: Written) -> Result<Stable, IoError> {
-        each!(self, device => Box::pin(device.flush(after)).await)
+        each!(&self.kind, device => Box::pin(device.flush(after)).await).map_err(|error| self.told(error))
     }
 
     async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         self.leave_chores();
-        each!(self, device => Box::pin(device.discard(extent)).await)
+        each!(&self.kind, device => Box::pin(device.discard(extent)).await).map_err(|error| self.told(error))
     }
 
     async fn run(&self, extent: Extent) -> Result<Run, IoError> {
-        each!(self, device => Box::pin(device.run(extent)).await)
+        each!(&self.kind, device => Box::pin(device.run(extent)).await).map_err(|error| self.told(error))
     }
 
     fn space(&self) -> Option<Space> {
-        match self {
-            Self::Segments(_) | Self::Mapped(Mapped { thick: true, .. }) => None,
-            Self::Mapped(Mapped { device, .. }) => device.space(),
+        match &self.kind {
+            Kind::Segments(_) | Kind::Mapped(Mapped { thick: true, .. }) => None,
+            Kind::Mapped(Mapped { device, .. }) => device.space(),
         }
     }
+}
+
+/// True for a pool of which a group has stopped, and which is closed for it: not one of another owner, nor one that is only read.
+fn has_failed<W: World>(pool: &OpenPool<W>) -> bool {
+    let has_stopped = pool.groups.iter().any(|(_, group)| group.array.status().stopped.is_some());
+    has_stopped && !pool.is_fenced() && !pool.is_read_only()
 }

@@ -1,8 +1,8 @@
 //! What disks return that was not written to them, counted and told: one event for what comes together.
 
 use super::OpenPool;
-use block::Extent;
-use model::{DiskId, EventCode, Size, Subject, SubjectKind, event};
+use block::{Blocks, Extent};
+use model::{DiskId, Size, Subject, SubjectKind, event};
 use raid::{Finding, FindingKind, Outcome};
 use shard::World;
 use std::cell::{Cell, RefCell};
@@ -22,8 +22,8 @@ pub(super) struct Findings {
     telling: Cell<bool>,
 }
 
-/// What has an event of its own: which member of which group, what was wrong, and what came of it.
-type Sort = (usize, u16, FindingKind, Outcome);
+/// What has an event of its own: on which disk, which may have been replaced when it is told; what was wrong, and what came of it.
+type Sort = (String, FindingKind, Outcome);
 
 /// What was found since the last event.
 struct Untold {
@@ -35,9 +35,9 @@ struct Untold {
 impl Findings {
     /// Operators hear of what was found since they heard last.
     fn tell<W: World>(&self, pool: &OpenPool<W>) {
-        self.telling.set(false);
-        for ((group, member, kind, outcome), Untold { blocks, first }) in self.untold.take() {
-            let (disk, name) = (pool.disk_name(group, member), &pool.name);
+        assert!(self.telling.replace(false), "what comes together is told once");
+        for ((disk, kind, outcome), Untold { blocks, first }) in self.untold.take() {
+            let name = &pool.name;
             if let Some(structure) = structure(kind) {
                 let sentence = format!(
                     "{structure} on disk {disk} of pool {name} was damaged and was written again from another copy; check what \
@@ -46,16 +46,11 @@ impl Findings {
                 pool.shard.raise(event::METADATA_REPAIRED, Subject::new(SubjectKind::Disk, &disk), sentence);
                 continue;
             }
-            let (code, came) = told(outcome);
+            let came = told(outcome);
             let amount = bytes_of(blocks);
             let what = described(kind);
             let sentence = format!("{amount} of disk {disk} of pool {name} {what}, the first at byte {first}; {came}");
-            // What is lost is lost to the pool, and its next scrub says whether that is still so.
-            let subject = match code {
-                event::BLOCKS_LOST => Subject::pool(name),
-                _ => Subject::new(SubjectKind::Disk, &disk),
-            };
-            pool.shard.raise(code, subject, sentence);
+            pool.shard.raise(event::BLOCKS_HEALED, Subject::new(SubjectKind::Disk, &disk), sentence);
         }
     }
 
@@ -68,13 +63,24 @@ impl Findings {
 impl<W: World> OpenPool<W> {
     /// An array has found something wrong on a member.
     pub(crate) fn note_finding(self: &Rc<Self>, group: usize, finding: Finding) {
-        let Finding { member, extent, kind, outcome } = finding;
+        let Finding { member, extent, kind, outcome, lost } = finding;
         tracing::warn!(pool = %self.name, group, member, %extent, ?kind, ?outcome, "found on a disk");
-        let disk = self.groups[group].slots.borrow()[usize::from(member)].id;
+        // Who reads a lost block again does not lose another one; the list tells of it.
+        let entered = |start| self.groups[group].array.losses.suspect(Extent { start, len: Blocks(1) });
+        if outcome == Outcome::Lost && lost.map(entered) == Some(0) {
+            return;
+        }
+        let (disk, called) = {
+            let slots = self.groups[group].slots.borrow();
+            (slots[usize::from(member)].id, slots[usize::from(member)].called())
+        };
         *self.findings.wrong.borrow_mut().entry(disk).or_default() += extent.len.0;
+        if outcome == Outcome::Lost {
+            return;
+        }
         let first = self.groups[group].byte_on_disk(extent.start.0);
         let mut untold = self.findings.untold.borrow_mut();
-        let entry = untold.entry((group, member, kind, outcome)).or_insert(Untold { blocks: 0, first });
+        let entry = untold.entry((called, kind, outcome)).or_insert(Untold { blocks: 0, first });
         entry.blocks += extent.len.0;
         entry.first = entry.first.min(first);
         drop(untold);
@@ -88,17 +94,6 @@ impl<W: World> OpenPool<W> {
             });
         }
     }
-}
-
-/// A rebuild of this disk could not give it these blocks: what is lost is told at its end, not when somebody reads it.
-pub(super) fn tell_of_unfilled<W: World>(pool: &OpenPool<W>, disk: &str, unreadable: &[Extent]) {
-    let blocks: u64 = unreadable.iter().map(|extent| extent.len.0).sum();
-    let (amount, name) = (bytes_of(blocks), &pool.name);
-    let sentence = format!(
-        "{amount} of disk {disk} of pool {name} could not be rebuilt, because other disks could not read what that takes; data of \
-         volumes is lost: reading it is an error until it is written"
-    );
-    pool.shard.raise(event::BLOCKS_LOST, Subject::pool(name), sentence);
 }
 
 fn bytes_of(blocks: u64) -> String {
@@ -126,12 +121,10 @@ fn structure(kind: FindingKind) -> Option<&'static str> {
     }
 }
 
-fn told(outcome: Outcome) -> (EventCode, &'static str) {
+fn told(outcome: Outcome) -> &'static str {
     match outcome {
-        Outcome::Healed => (event::BLOCKS_HEALED, "they were put right from redundancy"),
-        Outcome::Served => (event::BLOCKS_HEALED, "hosts got the right data from redundancy"),
-        Outcome::Lost => {
-            (event::BLOCKS_LOST, "nothing can give them back: reading them is an error until they are written")
-        }
+        Outcome::Healed => "they were put right from redundancy",
+        Outcome::Served => "hosts got the right data from redundancy",
+        Outcome::Lost => "nothing can restore them",
     }
 }

@@ -3,6 +3,7 @@
 use super::overwrite::Overwriting;
 use super::{CREATED_BY, GroupState, NewGroup, OpenPool, create, find};
 use crate::array::{Disk, Group, Watch};
+use crate::guarded::Guarded;
 use crate::shard_context::ShardContext;
 use model::{Name, PoolReport, Refusal, Size, Subject, event};
 use shard::World;
@@ -18,17 +19,17 @@ pub(super) struct Groups<W: World>(Box<[OnceCell<GroupState<W>>]>);
 
 impl<W: World> Groups<W> {
     /// Those that are there, and their places.
-    pub fn iter(&self) -> impl Iterator<Item = (usize, &GroupState<W>)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &GroupState<W>)> {
         (0..self.0.len()).filter_map(|place| Some((place, self.get(place)?)))
     }
 
     /// The group at this place, if there is one.
-    pub fn get(&self, place: usize) -> Option<&GroupState<W>> {
+    pub(super) fn get(&self, place: usize) -> Option<&GroupState<W>> {
         self.0.get(place)?.get().filter(|group| !group.removed.get())
     }
 
     /// The pool has one more group.
-    pub fn set(&self, place: usize, group: GroupState<W>) {
+    pub(super) fn set(&self, place: usize, group: GroupState<W>) {
         let set = self.0[place].set(group);
         assert!(set.is_ok(), "a place is used once while a pool is open");
     }
@@ -53,7 +54,7 @@ impl<W: World> Index<usize> for Groups<W> {
 /// The pool has one more group of these disks, and its volumes may lie on it.
 ///
 /// *Errors*: as of making a pool, with nothing changed. *Durability*: when it returns.
-pub async fn add_group<W: World>(
+pub(crate) async fn add_group<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     group: NewGroup,
@@ -64,7 +65,9 @@ pub async fn add_group<W: World>(
     let before = pool.pool.status().bytes;
     let add = async |plan, array, labelling| pool.pool.add_group(plan, array, labelling).await;
     pool.make_group(&group, force, add).await?;
-    let gained = Size::new(pool.pool.status().bytes - before);
+    let after = pool.pool.status().bytes;
+    assert!(after >= before, "a pool with one more group is not smaller");
+    let gained = Size::new(after - before);
     let sentence = format!(
         "pool {} has one more group: {} of {} disks, {} more",
         pool.name,
@@ -97,7 +100,7 @@ impl<W: World> OpenPool<W> {
         plan.admit_disks(force).await.map_err(named)?;
         let place = self.pool.status().groups.len();
         let watch = Watch::new(place, draft.integrity);
-        let state = draft.state(Rc::new(draft.array(shard, &watch).await?));
+        let state = draft.state(Rc::new(Guarded::new(draft.array(shard, &watch).await?)));
         let labelling = Labelling { now: shard.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force };
         let added = add(plan, state.array.clone(), labelling).await.map_err(named)?;
         assert_eq!(usize::from(added), place, "one group is added at a time");
@@ -107,6 +110,7 @@ impl<W: World> OpenPool<W> {
 
     /// The group that was just made is one of the pool's.
     pub(super) fn take_in(self: &Rc<Self>, place: usize, group: GroupState<W>, watch: &Watch<W>) {
+        assert!(!group.slots.borrow().is_empty(), "a group has members");
         for slot in group.slots.borrow().iter() {
             slot.disk.iter().for_each(|disk| self.guarding.cover(disk));
         }

@@ -3,6 +3,7 @@
 //! The array grows first and keeps that in its own record; then the catalog of the pool says so, and gives the new
 //! slabs out. Opening a pool does what a crash between the two has left.
 
+use super::copying;
 use super::create::member_blocks;
 use super::refusals::{grow_refusal, refusal};
 use super::report::disk_size_for;
@@ -18,7 +19,7 @@ use volume::GroupRole;
 ///
 /// *Errors*: `GROUP_UNKNOWN`, `GROUP_FULL_SIZE`, `GROUP_FIXED`, `POOL_BUSY`, with nothing changed. *Durability*: when it
 /// returns; a crash before leaves each group as it was or as it is to be.
-pub async fn grow<W: World>(
+pub(crate) async fn grow<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     group: Option<u16>,
@@ -88,7 +89,7 @@ impl<W: World> Growth<'_, W> {
                 "give the pool one more group with blockyard pool add-group",
             ));
         }
-        self.pool.admit_change_of_members(group)?;
+        copying::admit_change_of_shape(self.pool, group)?;
         let least = state.slots.borrow().iter().map(|slot| slot.room).min().unwrap_or_default();
         let room = member_blocks(how, disk_size_for(least))?;
         if room <= state.array.member_blocks() {
@@ -98,6 +99,7 @@ impl<W: World> Growth<'_, W> {
         let slabs =
             self.pool.pool.admit_growth(number(group), room, would_have).map_err(|error| refusal(&error, self.pool))?;
         let record = &self.pool.pool.status().groups[group].record;
+        assert!(slabs >= record.slabs, "a group that grows keeps its slabs");
         let gained = u64::from(slabs - record.slabs) * u64::from(record.slab_blocks);
         if gained == 0 {
             return Err(self.none_left());
@@ -122,7 +124,9 @@ impl<W: World> Growth<'_, W> {
         let before = self.pool.pool.status().bytes;
         self.pool.groups[group].array.grow(room).await.map_err(|error| grow_refusal(&error, self.pool, group))?;
         self.take_room().await?;
-        let gained = Size::new(self.pool.pool.status().bytes - before);
+        let after = self.pool.pool.status().bytes;
+        assert!(after >= before, "a pool with larger members is not smaller");
+        let gained = Size::new(after - before);
         let sentence =
             format!("group {group} of pool {} uses all of its larger disks, {} more", self.pool.name, gained.iec());
         tracing::info!("{sentence}");

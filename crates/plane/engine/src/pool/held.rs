@@ -20,17 +20,17 @@ const REPAIRED: &str = "its map was repaired; export and import the pool, or res
 pub(super) struct Held(RefCell<BTreeMap<Uuid, String>>);
 
 impl Held {
-    pub fn holds(&self, volume: Uuid) -> bool {
+    pub(super) fn holds(&self, volume: Uuid) -> bool {
         self.0.borrow().contains_key(&volume)
     }
 
     /// Nobody is held back any more; who was, and why.
-    pub fn take(&self) -> BTreeMap<Uuid, String> {
+    pub(super) fn take(&self) -> BTreeMap<Uuid, String> {
         self.0.take()
     }
 
     /// The volume is gone, or serves.
-    pub fn forget(&self, volume: Uuid) {
+    pub(super) fn forget(&self, volume: Uuid) {
         self.0.borrow_mut().remove(&volume);
     }
 

@@ -112,7 +112,7 @@ impl<W: World> OpenPool<W> {
 }
 
 /// The key of an open pool, and what it is called.
-pub async fn key_of<W: World>(
+pub(crate) async fn key_of<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     secret: Secret,

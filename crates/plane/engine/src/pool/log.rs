@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 use model::{
     GroupReport, Level, LogReport, LogState, MemberReport, MemberSize, MemberState, Name, PoolReport, PoolState,
-    Refusal, Size, Subject, VolumeName, VolumeReport, WritePolicy, code, event, first_few,
+    Refusal, Size, Subject, SubjectKind, VolumeName, VolumeReport, WritePolicy, code, event, first_few,
 };
 use shard::World;
 use std::cell::RefCell;
@@ -39,7 +39,7 @@ enum Running {
 
 impl LogDevice {
     /// The log, while writes can go into it or could.
-    pub fn running(&self) -> Option<WriteLog> {
+    pub(super) fn running(&self) -> Option<WriteLog> {
         match &*self.0.borrow() {
             Running::Runs { log, .. } => Some(log.clone()),
             Running::None | Running::Lost { .. } => None,
@@ -47,21 +47,23 @@ impl LogDevice {
     }
 
     /// Its tasks end; nobody waits for that.
-    pub fn stop(&self) {
+    pub(super) fn stop(&self) {
         self.running().iter().for_each(WriteLog::stop);
     }
 
     pub(super) fn begin(&self, id: Uuid, log: WriteLog) {
-        self.0.replace(Running::Runs { id, log });
+        let before = self.0.replace(Running::Runs { id, log });
+        assert!(!matches!(before, Running::Runs { .. }), "a pool has one log");
     }
 
     pub(super) fn lose(&self, why: String) {
-        self.0.replace(Running::Lost { why });
+        let before = self.0.replace(Running::Lost { why });
+        assert!(!matches!(before, Running::Runs { .. }), "a log that runs is not lost, it fails");
     }
 }
 
 /// A log device to be made.
-pub struct NewLog {
+pub(crate) struct NewLog {
     /// Its disks: a mirror where there are several.
     pub disks: Vec<Candidate>,
     /// True when foreign content of the disks may be overwritten.
@@ -71,7 +73,11 @@ pub struct NewLog {
 /// The pool has a log device, and its volumes may be written back.
 ///
 /// *Errors*: it has one already; those of making a group, with nothing changed. *Durability*: when it returns.
-pub async fn add_log<W: World>(shard: Rc<ShardContext<W>>, pool: Name, new: NewLog) -> Result<PoolReport, Refusal> {
+pub(crate) async fn add_log<W: World>(
+    shard: Rc<ShardContext<W>>,
+    pool: Name,
+    new: NewLog,
+) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     pool.admit_own("change its log there")?;
     if pool.pool.write_log().group().is_some() {
@@ -97,7 +103,7 @@ pub async fn add_log<W: World>(shard: Rc<ShardContext<W>>, pool: Name, new: NewL
 ///
 /// *Errors*: `LOG_IN_USE` while a volume is written back or waits for it, `LOG_NOT_LOST`, `POOL_BUSY` while a disk of it is being
 /// filled. *Durability*: when it returns.
-pub async fn remove_log<W: World>(
+pub(crate) async fn remove_log<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     lost: bool,
@@ -183,6 +189,14 @@ impl<W: World> OpenPool<W> {
             }
             Err(error) => {
                 tracing::error!(volume = %unit.name, %error, "acknowledged data is lost: it could not be written before the end");
+                if unit.policy().write == WritePolicy::BackVolatile {
+                    let name = &unit.name;
+                    let sentence = format!(
+                        "volume {name} is written back from memory (write=back-volatile), and its pool was closed without its disks ({error}): \
+                         writes that hosts had not flushed are lost. Check the file system on it, and use write=through or a log device"
+                    );
+                    self.shard.raise(event::UNFLUSHED_LOST, Subject::new(SubjectKind::Volume, name), sentence);
+                }
             }
         }
     }
@@ -206,11 +220,11 @@ impl<W: World> OpenPool<W> {
     /// How the log is, if the pool has one.
     pub(super) fn log_report(&self) -> Option<LogReport> {
         let place = self.pool.write_log().group().map(usize::from)?;
-        let (state, size, used, why) = match &*self.log.0.borrow() {
+        let (state, size, used, cause) = match &*self.log.0.borrow() {
             Running::Runs { log, .. } => {
                 let state = if log.has_failed() { LogState::Failed } else { LogState::Ready };
-                let why = log.has_failed().then(|| "it failed, and its volumes are written through".to_owned());
-                (state, Size::new(log.ring_bytes()), Size::new(log.used_bytes()), why)
+                let cause = log.has_failed().then(|| "it failed".to_owned());
+                (state, Size::new(log.ring_bytes()), Size::new(log.used_bytes()), cause)
             }
             Running::Lost { why } => (LogState::Lost, Size::ZERO, Size::ZERO, Some(why.clone())),
             Running::None => (LogState::Lost, Size::ZERO, Size::ZERO, None),
@@ -222,7 +236,9 @@ impl<W: World> OpenPool<W> {
                 self.pool.status().groups.get(place).map(|group| &group.record)?,
             )?,
         };
-        Some(LogReport { state, size, used, volumes: self.log_volumes(), why, group })
+        let volumes = self.log_volumes();
+        let why = state.meaning(cause.as_deref(), volumes.len());
+        Some(LogReport { state, size, used, volumes, why, group })
     }
 }
 
@@ -313,6 +329,11 @@ fn absent(place: u16, record: &GroupRecord) -> Option<GroupReport> {
         errors: 0,
         wrong_blocks: 0,
         stands_for: None,
+        errors_of_day: 0,
+        fitness: model::MemberFitness::Fit,
+        copy: None,
+        next_spare: None,
+        latency: None,
     };
     Some(GroupReport {
         number: place,

@@ -1,5 +1,6 @@
 //! Members that an operator fails or replaces.
 
+use super::membership::note_membership;
 use super::overwrite::Overwriting;
 use super::refusals::{array_refusal, refusal};
 use super::rejoin::Place;
@@ -7,10 +8,9 @@ use super::report::disk_size_for;
 use super::takeup::LogReturn;
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
 use crate::array::{self, Disk};
-use crate::inspect;
 use crate::locate;
 use crate::shard_context::ShardContext;
-use block::{BlockDevice, IoError};
+use block::{BlockDevice, IoError, IoErrorKind};
 use futures_util::future::select;
 use model::{DiskId, Name, PoolReport, Refusal, Size, Subject, SubjectKind, VolumeReport, code, event};
 use raid::{FailError, MemberState, ReplaceError};
@@ -22,7 +22,11 @@ use volume::{NewDisk, data_area};
 /// The member is not used any more, as if it had died.
 ///
 /// *Errors*: it has failed already, or its group cannot serve without it. *Durability*: when it returns.
-pub async fn fail_disk<W: World>(shard: Rc<ShardContext<W>>, pool: Name, disk: DiskId) -> Result<PoolReport, Refusal> {
+pub(crate) async fn fail_disk<W: World>(
+    shard: Rc<ShardContext<W>>,
+    pool: Name,
+    disk: DiskId,
+) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     let (group, member) = pool.place(disk)?;
     Place { pool: &pool, group, member }.fail().await?;
@@ -33,7 +37,7 @@ pub async fn fail_disk<W: World>(shard: Rc<ShardContext<W>>, pool: Name, disk: D
 /// with it, and volumes that waited for that serve: their reports.
 ///
 /// *Durability*: when it returns.
-pub async fn replace_disk<W: World>(
+pub(crate) async fn replace_disk<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     lost: DiskId,
@@ -67,12 +71,17 @@ pub async fn replace_disk<W: World>(
         Some(disk) => disk,
         None => place.open_replacement(&candidate, force).await?,
     };
-    if state.array.is_protected() && place.is_the_member(&disk).await {
+    let found = place.member_on(&disk).await;
+    if let Some(found) = found.as_ref().filter(|_| !force) {
+        place.admit_return(found, candidate.name.as_str())?;
+    }
+    if state.array.is_protected() && found.is_some() {
         state.slots.borrow_mut()[usize::from(member)].name = Some(candidate.name.clone());
         place.readmit(&disk).await.map_err(|error| refusal(&error, &pool))?;
         pool.start_repair(group);
         return Ok((pool.report(), Vec::new()));
     }
+    assert!(state.slots.borrow()[usize::from(member)].id == lost, "a disk has its place until another one gets it");
     let id = new_uuid(&shard.world);
     let replacement = NewDisk { id, device: disk.clone() };
     let members = pool.pool.members();
@@ -83,6 +92,7 @@ pub async fn replace_disk<W: World>(
     let window = open::window::<W>(&disk, state.array.member_blocks()).expect("the pool has admitted the disk");
     state.to_fill.borrow_mut().remove(&member);
     state.array.replace(member, window).map_err(|error| replace_refusal(&error))?;
+    state.array.forget_errors(member);
     tracing::info!(pool = %pool.name, disk = %candidate.name, "a member is being rebuilt");
     pool.start_repair(group);
     Ok((pool.report(), Vec::new()))
@@ -91,7 +101,7 @@ pub async fn replace_disk<W: World>(
 /// The member is being read in a rhythm for so long, or until the pool is closed.
 ///
 /// *Errors*: `DISK_MISSING` when it is not attached.
-pub async fn blink<W: World>(
+pub(crate) async fn blink<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     disk: DiskId,
@@ -116,7 +126,12 @@ impl<W: World> OpenPool<W> {
     pub(super) fn tell_of_failure(&self, group: usize, member: u16, error: IoError) {
         let (disk, pool) = (self.disk_name(group, member), &self.name);
         let subject = Subject::new(SubjectKind::Disk, &disk);
-        if self.taking_out.get() == Some(self.groups[group].slots.borrow()[usize::from(member)].id) {
+        if error.kind == IoErrorKind::TimedOut {
+            let sentence = format!(
+                "disk {disk} of pool {pool} does not answer and is not waited for; the pool goes on without it until it answers"
+            );
+            self.shard.raise(event::DISK_BEHIND, subject, sentence);
+        } else if self.taking_out.get() == Some(self.groups[group].slots.borrow()[usize::from(member)].id) {
             self.shard.raise(event::DISK_OUT, subject, format!("disk {disk} was taken out of pool {pool}"));
         } else {
             let sentence = format!("disk {disk} of pool {pool} has failed and is not used any more: {error}");
@@ -124,7 +139,7 @@ impl<W: World> OpenPool<W> {
         }
     }
 
-    fn place(&self, disk: DiskId) -> Result<(usize, u16), Refusal> {
+    pub(super) fn place(&self, disk: DiskId) -> Result<(usize, u16), Refusal> {
         self.place_of(disk).ok_or_else(|| {
             let groups = self.pool.status().groups;
             if groups.iter().flat_map(|group| &group.record.members).any(|member| member.disk == uuid(disk)) {
@@ -153,24 +168,22 @@ impl<W: World> OpenPool<W> {
 
 impl<W: World> Place<'_, W> {
     /// The disk is open, is as large as a member of the group must be, and no other node writes to it.
-    async fn open_replacement(&self, candidate: &Candidate, force: bool) -> Result<Disk<W>, Refusal> {
+    pub(super) async fn open_replacement(&self, candidate: &Candidate, force: bool) -> Result<Disk<W>, Refusal> {
         let group = self.group;
-        let disk: Disk<W> =
-            array::disk(&self.pool.shard.world, inspect::open(&self.pool.shard.remotes, &candidate.path).await?);
+        let disk = array::open_disk(&self.pool.shard, &candidate.path).await?;
         let needed = self.pool.groups[group].array.member_blocks();
         if data_area(disk.geometry().blocks).is_none_or(|area| area.len < needed) {
             let (size, least) = (Size::new(disk.geometry().bytes()), disk_size_for(needed));
-            let least_text = least.iec();
             let message = format!(
                 "disk {} has {} and is too small for group {group} of pool {}",
                 candidate.name,
-                size.iec(),
+                size.iec_rounded(false),
                 self.pool.name
             );
             return Err(Refusal::new(
                 code::DISK_TOO_SMALL,
                 message,
-                format!("use a disk of at least {least_text} ({} bytes)", least.bytes()),
+                format!("use a disk of at least {}", least.iec_rounded(true)),
             ));
         }
         if force {
@@ -187,7 +200,20 @@ impl<W: World> Place<'_, W> {
             let message = format!("disk {disk} is not a member of pool {} yet", self.pool.name);
             return Err(Refusal::new(code::POOL_BUSY, message, "wait until it has joined"));
         }
-        self.pool.taking_out.set(Some(self.pool.groups[group].slots.borrow()[usize::from(member)].id));
+        let (id, answering) = {
+            let slots = self.pool.groups[group].slots.borrow();
+            let slot = &slots[usize::from(member)];
+            (slot.id, slot.answering.clone())
+        };
+        if answering.is_behind() {
+            // The array does without it already: nobody waits for it from now on.
+            let recorded = self.pool.pool.members().set_state(uuid(id), volume::MemberState::Failed).await;
+            recorded.map_err(|error| refusal(&error, self.pool))?;
+            answering.give_up_waiting();
+            note_membership(self.pool);
+            return Ok(());
+        }
+        assert!(self.pool.taking_out.replace(Some(id)).is_none(), "one disk is taken out at a time");
         let failed = self.pool.groups[group].array.fail(member).await;
         self.pool.taking_out.set(None);
         failed.map_err(|error| match error {

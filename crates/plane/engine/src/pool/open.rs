@@ -5,13 +5,14 @@ use super::own::{self, Taking};
 use super::read_only::{ASKED_FOR, open_read_only, why_unwritable};
 use super::refusals::{array_refusal, open_refusal, plain, refusal};
 use super::rejoin::Place;
-use super::{Candidate, GroupState, OpenPool, Slot, concerned, copy, disk_id, volumes};
+use super::watchdog::SilenceGuard;
+use super::{Candidate, GroupState, OpenPool, Slot, concerned, disk_id, membership, parting, scrub, volumes};
 use crate::array::{self, Disk, Member, Watch};
-use crate::inspect;
+use crate::guarded::Guarded;
 use crate::shard_context::ShardContext;
 use block::{BlockDevice, Blocks};
 use futures_util::future::join_all;
-use model::{Name, PoolId, PoolReport, Refusal, Size, Subject, SubjectKind, VolumeReport, code, event};
+use model::{Name, PoolId, PoolReport, Refusal, Size, Subject, SubjectKind, VolumeReport, code, event, first_few};
 use raid::{Array, ArrayError, Layout, LeftOut, Shape};
 use shard::World;
 use std::rc::Rc;
@@ -29,7 +30,7 @@ pub(super) struct Looked<W: World> {
 
 /// How a pool is to be opened.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub(crate) struct Opening {
     /// Which.
     pub id: PoolId,
     /// Its disks.
@@ -38,6 +39,8 @@ pub struct Opening {
     pub taking: Taking,
     /// True when nothing is to be written to its disks.
     pub read_only: bool,
+    /// True to refuse while a member is absent that the newest catalog counts on.
+    pub whole: bool,
 }
 
 /// The pool is open on this shard, with all of its volumes; what must be repaired is being repaired. It is read-only where that
@@ -45,20 +48,23 @@ pub struct Opening {
 ///
 /// *Errors*: `POOL_INCOMPLETE` when too many members are missing, `POOL_OWNED` or `POOL_NOT_RELEASED` when another node has or may
 /// have the pool; nothing is written then.
-pub async fn open<W: World>(
+pub(crate) async fn open<W: World>(
     shard: Rc<ShardContext<W>>,
     opening: Opening,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
-    let Opening { id, candidates, taking, read_only } = opening;
+    let Opening { id, candidates, mut taking, read_only, whole } = opening;
     let mut why = read_only.then(|| ASKED_FOR.to_owned());
     if why.is_none() {
-        let looked = look_at(&shard, &candidates, false, taking.told).await;
-        match open_written(&shard, id, &looked, &taking).await {
+        let mut looked = look_at(&shard, &candidates, false, taking.told).await;
+        let _guard = SilenceGuard::over(&shard, looked.iter().map(|looked| &looked.disk));
+        let others = parting::keep_one(&shard, id, &mut looked, &mut taking)?;
+        match open_written(&shard, id, &looked, (&taking, whole), others).await {
             Err(refusal) => why = Some(why_unwritable(&shard, id, &candidates, looked, &refusal).await.ok_or(refusal)?),
             opened => return opened,
         }
     }
-    let looked = look_at(&shard, &candidates, true, false).await;
+    let mut looked = look_at(&shard, &candidates, true, false).await;
+    parting::keep_one(&shard, id, &mut looked, &mut taking)?;
     open_read_only(&shard, id, &looked, &taking, why.unwrap_or_default()).await
 }
 
@@ -67,11 +73,18 @@ async fn open_written<W: World>(
     shard: &Rc<ShardContext<W>>,
     id: PoolId,
     looked: &[Looked<W>],
-    taking: &Taking,
+    (taking, whole): (&Taking, bool),
+    others: Option<u64>,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
-    let found = find_pool(looked, id)?;
+    let found = find_to_serve(shard, id, looked, (taking, whole)).map_err(|refusal| {
+        // Disks that another node has used meanwhile are not to be attached here.
+        own::of_another(found_on(looked, id).as_ref(), taking, refusal)
+    })?;
     keys::admit(&found, taking)?;
     let (found, taken) = own::take(shard, taking, found, looked, async || look_again(looked, id).await).await?;
+    let mut found = found;
+    found.announce_writes();
+    others.into_iter().for_each(|others| found.give_up_others(others));
     let Assembled { pool, troubles, log_refused } = assemble_pool(shard, id, &found, looked, taking).await?;
     let opened = AfterOpen { pool: &pool, found: &found };
     opened.tell_of_damage(looked);
@@ -82,13 +95,43 @@ async fn open_written<W: World>(
     pool.bring_key(taking).await?;
     opened.tell_of_trouble(&troubles);
     opened.agree().await?;
+    membership::keep_membership(&pool).await;
+    let is_unwritten = pool.pool.must_announce_write();
     pool.finish_growth().await;
     opened.suspect_dirty();
     let volumes = volumes::open_all(&pool, log_refused).await?;
-    copy::clear(&pool).await;
+    parting::serve(&pool, is_unwritten).await;
     shard.pools.borrow_mut().insert(pool.name.clone(), pool.clone());
     opened.repair(|place| looked[place].disk.clone()).await;
+    scrub::resume_scrub(&pool);
     Ok((pool.report(), volumes))
+}
+
+/// The pool `id` on these disks, which are current and enough.
+fn find_to_serve<W: World>(
+    shard: &Rc<ShardContext<W>>,
+    id: PoolId,
+    looked: &[Looked<W>],
+    (taking, whole): (&Taking, bool),
+) -> Result<FoundPool, Refusal> {
+    let found = find_pool(looked, id)?;
+    membership::admit(shard, taking, id, &found)?;
+    admit_present(&found, whole)?;
+    parting::admit_unknown(shard, taking, id, &found)?;
+    Ok(found)
+}
+
+/// Admits a pool of which no member is absent that its newest catalog counts on, where that is demanded.
+fn admit_present(found: &FoundPool, whole: bool) -> Result<(), Refusal> {
+    let name = &found.catalog.name;
+    let positions = found.groups.iter().flat_map(|group| &group.positions);
+    let absent: Vec<String> =
+        positions.filter(|position| position.standing == Standing::Missing).map(|one| one.disk.to_string()).collect();
+    if absent.is_empty() || !whole {
+        return Ok(());
+    }
+    let message = format!("pool {name} waits for disks that are absent: {}", first_few(absent.iter(), 3));
+    Err(Refusal::new(code::POOL_WAITING, message, "attach them; it opens by itself"))
 }
 
 /// What was made of the disks of a pool.
@@ -134,6 +177,8 @@ pub(super) async fn assemble_pool<W: World>(
         }
         groups.push((number, state, watch));
     }
+    let of_volumes = found.catalog.groups.iter().filter(|group| group.role == GroupRole::Data).count();
+    assert_eq!(arrays.len(), of_volumes, "every group that volumes lie on has its array");
     let pool = volume::Pool::open(found, |place| looked[place].disk.clone(), arrays, survives).await;
     let pool = pool.map_err(|error| named(&error, found, looked))?;
     let name = pool.name().parse().unwrap_or_else(|_| fallback_name(id));
@@ -142,12 +187,26 @@ pub(super) async fn assemble_pool<W: World>(
 
 /// The pool `id` on these disks, which can serve.
 pub(super) fn find_pool<W: World>(looked: &[Looked<W>], id: PoolId) -> Result<FoundPool, Refusal> {
-    let probes: Vec<Probe> = looked.iter().map(|looked| looked.probe.clone()).collect();
-    let survey = assemble(&probes);
+    let survey = survey_of(looked);
     for (place, refused) in &survey.refused {
         tracing::warn!(disk = %looked[*place].candidate.name, %refused, "a disk is left alone");
     }
     pick(survey, id, looked)
+}
+
+/// What pools the disks hold.
+fn survey_of<W: World>(looked: &[Looked<W>]) -> Survey {
+    let probes: Vec<Probe> = looked.iter().map(|looked| looked.probe.clone()).collect();
+    assemble(&probes)
+}
+
+/// The pool `id` as these disks tell it, whether it can serve or not.
+pub(super) fn found_on<W: World>(looked: &[Looked<W>], id: PoolId) -> Option<FoundPool> {
+    survey_of(looked).pools.into_iter().find(|found| found.catalog.pool == wanted(id))
+}
+
+fn wanted(id: PoolId) -> Uuid {
+    Uuid::from_bytes(id.to_bytes())
 }
 
 /// The same, with disks that are looked at once more.
@@ -158,7 +217,7 @@ pub(super) async fn look_again<W: World>(looked: &[Looked<W>], id: PoolId) -> Re
 
 /// The pool `id`, which can serve.
 fn pick<W: World>(survey: Survey, id: PoolId, looked: &[Looked<W>]) -> Result<FoundPool, Refusal> {
-    let wanted = Uuid::from_bytes(id.to_bytes());
+    let wanted = wanted(id);
     if let Some(unreadable) = survey.unreadable.iter().find(|found| found.pool == wanted) {
         let disks: Vec<_> = unreadable.disks.iter().map(|&place| looked[place].candidate.name.to_string()).collect();
         let message = format!(
@@ -185,17 +244,26 @@ pub(super) async fn look_at<W: World>(
     read_only: bool,
     force: bool,
 ) -> Vec<Looked<W>> {
-    let mut looked = Vec::new();
+    let mut opened = Vec::new();
     for candidate in candidates {
-        match inspect::open_as(&shard.remotes, &candidate.path, read_only, force).await {
-            Ok(device) => {
-                let disk = array::disk(&shard.world, device);
-                let probe = volume::probe(&disk).await;
-                looked.push(Looked { candidate: candidate.clone(), disk, probe });
-            }
+        match array::open_disk_as(shard, &candidate.path, read_only, force).await {
+            Ok(disk) => opened.push((candidate.clone(), disk)),
             Err(refusal) => tracing::warn!(disk = %candidate.name, %refusal, "a disk cannot be opened"),
         }
     }
+    let _guard = SilenceGuard::over(shard, opened.iter().map(|(_, disk)| disk));
+    let looked = join_all(opened.into_iter().map(async |(candidate, disk)| {
+        let probe = volume::probe(&disk).await;
+        Looked { candidate, disk, probe }
+    }));
+    let mut looked = looked.await;
+    looked.retain(|looked| {
+        let answers = !array::interruptible(&looked.disk).is_interrupted();
+        if !answers {
+            tracing::warn!(disk = %looked.candidate.name, "a disk does not answer and is left out");
+        }
+        answers
+    });
     looked
 }
 
@@ -253,6 +321,10 @@ pub(super) async fn assemble_group<W: World>(
             name: found(position.probe).map(|looked| looked.candidate.name.clone()),
             disk: found(position.probe).filter(|_| position.standing.takes_part()).map(|looked| looked.disk.clone()),
             room: found(position.probe).map_or(Blocks(0), |looked| room(&looked.probe)),
+            path: found(position.probe).map_or_else(String::new, |looked| looked.candidate.path.clone()),
+            answering: Rc::default(),
+            erring: Rc::default(),
+            stands_for: None,
         })
         .collect();
     let disk_name = |member: u16| slots[usize::from(member)].called();
@@ -276,7 +348,7 @@ pub(super) async fn assemble_group<W: World>(
         (unprotected(layout, members.collect(), watch)?, Trouble::default())
     };
     let chunk = Size::new(u64::from(record.chunk_bytes));
-    let state = GroupState::new(level, chunk, Rc::new(array), slots);
+    let state = GroupState::new(level, chunk, Rc::new(Guarded::new(array)), slots);
     state.joining.set(not_joined);
     Ok((state, trouble))
 }

@@ -3,7 +3,6 @@
 
 use super::own::Taking;
 use crate::array::{self, Disk};
-use crate::inspect;
 use crate::shard_context::ShardContext;
 use cluster::{Node, WATCH};
 use futures_util::future::join_all;
@@ -16,13 +15,13 @@ use volume::owner::Claims;
 ///
 /// Meanwhile another node may have imported that pool, and have volumes in it; then it is not ours to erase, whether that node is up or down.
 /// Nothing is written. *Errors*: `POOL_OWNED` then, and while a node uses the disk for another pool; an event says so as well.
-pub async fn admit_erasure<W: World>(
+pub(crate) async fn admit_erasure<W: World>(
     shard: &ShardContext<W>,
     taking: &Taking,
     (name, path): (&DiskName, &str),
     pool: PoolId,
 ) -> Result<(), Refusal> {
-    let disk: Disk<W> = array::disk(&shard.world, inspect::open(&shard.remotes, path).await?);
+    let disk = array::open_disk(shard, path).await?;
     let node = taking.node();
     let claims = Claims::on(&*disk, None).await;
     if let Some(owner) = claims.owner_of(Uuid::from_bytes(pool.to_bytes())).filter(|owner| owner.node != node.id) {
@@ -50,7 +49,7 @@ impl<W: World> Overwriting<'_, W> {
     ///
     /// A mark that was not released is looked at twice, [`WATCH`] apart, as when a pool is claimed. Nothing is written.
     /// *Errors*: `POOL_OWNED` while a node uses one of the disks; an event says so as well.
-    pub async fn admit(&self, shard: &ShardContext<W>) -> Result<bool, Refusal> {
+    pub(super) async fn admit(&self, shard: &ShardContext<W>) -> Result<bool, Refusal> {
         let first = self.claims().await;
         if !first.iter().any(Claims::must_be_watched) {
             return Ok(false);

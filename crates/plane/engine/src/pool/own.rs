@@ -8,7 +8,7 @@ use crate::fence::Fence;
 use crate::shard_context::ShardContext;
 use cluster::{Claim, HEARTBEAT, LEASE, Node, WATCH};
 use futures_util::future::select;
-use model::{Name, NodeIdentity, Refusal, Secret, Subject, code, event};
+use model::{DiskName, Name, NodeIdentity, Refusal, Secret, Subject, code, event};
 use shard::{World, mailbox};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::pin::pin;
@@ -22,13 +22,19 @@ const COPY_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Who takes a pool.
 #[derive(Clone, Debug)]
-pub struct Taking {
+pub(crate) struct Taking {
     /// The node.
     pub node: NodeIdentity,
     /// True when the operator says that the node that had it last is down.
     pub told: bool,
     /// True when the operator accepts what a damaged redo log has lost.
     pub accept_log_loss: bool,
+    /// The disk whose part of the pool is kept, where it is in parts.
+    pub keep: Option<DiskName>,
+    /// True when the operator has heard what may be lost by it.
+    pub confirmed: bool,
+    /// The number of the highest claim that disks bear which an operator has given up.
+    pub above: u64,
     /// What the keys of this node's pools are made of.
     pub secret: Secret,
     /// The pool key of another node.
@@ -90,7 +96,8 @@ pub(super) async fn take<W: World>(
     again: impl AsyncFn() -> Result<FoundPool, Refusal>,
 ) -> Result<(FoundPool, Taken<W>), Refusal> {
     let node = taking.node();
-    let found = watch(shard, taking, found, &again).await?;
+    let mut found = watch(shard, taking, found, &again).await?;
+    found.claim_above(taking.above);
     let before = found.owner().cloned();
     let disk = |place: usize| looked[place].disk.clone();
     let own = found.claim(disk, &node, shard.world.unix_seconds()).await.map_err(|error| plain(&error))?;
@@ -113,7 +120,7 @@ pub(super) async fn take<W: World>(
 
 /// The members of all pools at home here keep the copy of the state; one that does not answer soon is not waited for, and gets the
 /// next copy.
-pub async fn keep_state<W: World>(shard: &Rc<ShardContext<W>>, version: u64, bytes: &Arc<[u8]>) {
+pub(crate) async fn keep_state<W: World>(shard: &Rc<ShardContext<W>>, version: u64, bytes: &Arc<[u8]>) {
     let (writing, written) = mailbox::channel::<()>();
     for pool in shard.pools.borrow().values() {
         let (pool, bytes, writing) = (pool.clone(), bytes.clone(), writing.clone());
@@ -145,6 +152,21 @@ pub(super) async fn watch<W: World>(
     }
     found.admit_owner(earlier.as_ref(), &node, taking.told).map_err(|refused| plain(&refused.into()))?;
     Ok(found)
+}
+
+/// Why a pool is not opened whose disks are too few, absent or old: where another node had it last and has not exported it, that is
+/// the reason.
+pub(super) fn of_another(found: Option<&FoundPool>, taking: &Taking, refusal: Refusal) -> Refusal {
+    let is_for_lack = matches!(refusal.code, code::POOL_INCOMPLETE | code::POOL_WAITING | code::POOL_OUTDATED);
+    let owner = found.and_then(FoundPool::owner).filter(|owner| owner.node != taking.node().id && !owner.released);
+    let (Some(owner), true) = (owner, is_for_lack) else { return refusal };
+    let message =
+        format!("{}; node {} had these disks last and has not exported the pool", refusal.message, owner.name);
+    Refusal::new(
+        code::POOL_NOT_RELEASED,
+        message,
+        format!("export it on node {}, or shut that node down first", owner.name),
+    )
 }
 
 /// A pool that was taken.
@@ -184,7 +206,7 @@ impl<W: World> OpenPool<W> {
     pub(super) async fn hold(self: &Rc<Self>, taken: Taken<W>) -> Result<(), Refusal> {
         let own = taken.beating.own.borrow().clone();
         self.pool.ownership().hold(own).await.map_err(|error| refusal(&error, self))?;
-        taken.beating.ended.set(true);
+        assert!(!taken.beating.ended.replace(true), "a pool that was taken is held once");
         if let Some(from) = &taken.from {
             let sentence = format!("pool {} was taken over from node {from}, which had not let go of it", self.name);
             self.shard.raise(event::POOL_TAKEN_OVER, Subject::pool(&self.name), sentence);

@@ -59,7 +59,7 @@ pub(super) struct Pacer {
 
 impl Pacer {
     /// A repair begins at `now`.
-    pub fn new(now: Time, host: HostLoad) -> Self {
+    pub(super) fn new(now: Time, host: HostLoad) -> Self {
         Self {
             began: now,
             busy: None,
@@ -73,8 +73,9 @@ impl Pacer {
     }
 
     /// How long to wait before the next step.
-    pub fn wait(&mut self, policy: &RepairPolicy, step: Step) -> Duration {
+    pub(super) fn wait(&mut self, policy: &RepairPolicy, step: Step) -> Duration {
         let host = step.host;
+        assert!(host.ended <= host.begun, "a command that has ended had begun");
         if host != self.seen || host.begun > host.ended {
             self.busy = Some(step.now);
         }
@@ -97,7 +98,7 @@ impl Pacer {
     }
 
     /// True once, when a promised end cannot be kept however fast we go.
-    pub fn is_late(&mut self, now: Time) -> bool {
+    pub(super) fn is_late(&mut self, now: Time) -> bool {
         let lost = self.doubtful.is_some_and(|since| now.since(since) >= DOUBT);
         lost && !std::mem::replace(&mut self.late_told, true)
     }
@@ -124,6 +125,7 @@ impl Pacer {
         } else {
             (self.allowed * ADVANCE).min(UNBOUNDED)
         };
+        assert!((TRICKLE..=UNBOUNDED).contains(&self.allowed), "a repair goes on, whatever hosts meet");
         self.judged = (step.now, step.host);
         self.done_since = 0;
     }
@@ -145,6 +147,7 @@ impl Pacer {
 /// How long to wait after the step so that, with it, `rate` bytes per second are done; forever is an hour.
 fn at_rate(rate: f64, step: Step) -> Duration {
     let whole = if rate > 0.0 { (step.bytes as f64 / rate).min(3600.0) } else { 3600.0 };
+    assert!((0.0..=3600.0).contains(&whole), "a pause ends within an hour");
     Duration::from_secs_f64(whole).saturating_sub(step.took)
 }
 

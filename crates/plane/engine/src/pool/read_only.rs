@@ -6,17 +6,24 @@
 
 use super::open::{AfterOpen, Assembled, Looked, assemble_pool, find_pool, look_again, look_at};
 use super::own::{self, Taking};
-use super::{Candidate, OpenPool, keys, volumes};
-use crate::array::overlay;
+use super::{Candidate, OpenPool, keys, membership, volumes};
+use crate::array::{Disk, interruptible, overlay};
 use crate::overlay::Memory;
 use crate::shard_context::ShardContext;
 use cluster::{Claim, WATCH};
-use futures_util::future::join_all;
+use futures_util::future::{Either, join_all, select};
 use model::{PoolId, PoolReport, Refusal, RemoteAddress, Size, Subject, VolumeReport, code, event};
-use shard::{DiskOptions, World};
+use shard::{DiskOptions, Landings, World, mailbox};
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::pin::pin;
 use std::rc::{Rc, Weak};
-use volume::{BLOCK_BYTES, FoundPool};
+use std::time::Duration;
+use volume::{BLOCK_BYTES, Contents, FoundPool};
+
+/// How long a disk may take to show its mark, until the others are judged without it.
+const MARK_DEADLINE: Duration = Duration::from_secs(1);
 
 /// Why a pool is read-only whose operator wants it so.
 pub(super) const ASKED_FOR: &str = "it was imported with --read-only";
@@ -30,13 +37,22 @@ pub(super) async fn why_unwritable<W: World>(
     looked: Vec<Looked<W>>,
     refusal: &Refusal,
 ) -> Option<String> {
-    if matches!(refusal.code, code::POOL_OWNED | code::POOL_NOT_RELEASED | code::POOL_KEY_WRONG) {
+    if matches!(
+        refusal.code,
+        code::POOL_OWNED
+            | code::POOL_NOT_RELEASED
+            | code::POOL_KEY_WRONG
+            | code::POOL_OUTDATED
+            | code::POOL_WAITING
+            | code::POOL_SPLIT
+            | code::UNCONFIRMED
+    ) {
         return None;
     }
     let refused =
         looked.iter().find_map(|looked| Some((&looked.candidate.name, overlay::<W>(&looked.disk).refused()?)));
     let why = refused.map(|(disk, error)| format!("disk {disk} refuses writes: {error}"));
-    let disks: Vec<Weak<_>> = looked.iter().map(|looked| Rc::downgrade(&looked.disk)).collect();
+    let disks: Vec<Landings> = looked.iter().map(|looked| interruptible(&looked.disk).landings()).collect();
     drop(looked);
     super::until_let_go(shard, &disks).await;
     if why.is_some() {
@@ -47,11 +63,12 @@ pub(super) async fn why_unwritable<W: World>(
     let found = find_pool(&readable, id).is_ok();
     drop(readable);
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
-    let mut candidates = candidates.iter().filter(|it| found && !RemoteAddress::is_remote(&it.path));
-    candidates.find_map(|Candidate { name, path }| {
-        let error = shard.world.open_disk(path, options).err()?;
-        Some(format!("disk {name} cannot be opened for writing: {error}"))
-    })
+    for Candidate { name, path } in candidates.iter().filter(|it| found && !RemoteAddress::is_remote(&it.path)) {
+        if let Err(error) = shard.world.open_disk(path, options).await {
+            return Some(format!("disk {name} cannot be opened for writing: {error}"));
+        }
+    }
+    None
 }
 
 /// The pool is open, nothing is written to its disks, and hosts may read its volumes.
@@ -66,6 +83,7 @@ pub(super) async fn open_read_only<W: World>(
     why: String,
 ) -> Result<(PoolReport, Vec<VolumeReport>), Refusal> {
     let found = find_pool(looked, id)?;
+    membership::admit(shard, taking, id, &found)?;
     keys::admit(&found, taking)?;
     // Before anything else: from here on not even a mark reaches a disk.
     let memory = Memory::of(&shard.overlay_room);
@@ -87,14 +105,16 @@ pub(super) async fn open_read_only<W: World>(
     );
     shard.raise(event::POOL_READ_ONLY, Subject::pool(&pool.name), sentence);
     // Not held: a pool that is closed lets go of its disks at once.
-    let disks: Vec<Weak<_>> = looked.iter().map(|looked| Rc::downgrade(&looked.disk)).collect();
+    let disks: Vec<Watched<W>> = looked.iter().map(|looked| Watched::new(&looked.disk)).collect();
     let before = newest_marks(found.marks());
     let own = volume::Uuid::from_bytes(id.to_bytes());
+    let world = shard.world.clone();
     let look = async move || {
-        let disks: Vec<Rc<_>> = disks.iter().filter_map(Weak::upgrade).collect();
-        let probes = join_all(disks.iter().map(|disk| volume::probe(disk.device().device().device().device()))).await;
+        let probes = join_all(disks.iter().map(|disk| disk.probe(&world))).await;
+        let probes: Vec<_> = probes.into_iter().flatten().collect();
+        let is_foreign = probes.iter().any(|probe| is_of_another(probe, own));
         let found = volume::assemble(&probes).pools.into_iter().find(|found| found.catalog.pool == own);
-        found.map(|found| newest_marks(found.marks()))
+        (is_foreign, found.map(|found| newest_marks(found.marks())))
     };
     shard.world.spawn(watch_marks(Rc::downgrade(&pool), shard.clone(), before, look));
     Ok((pool.report(), volumes))
@@ -136,19 +156,66 @@ fn newest_marks(marks: &[(volume::Uuid, Claim)]) -> Marks {
     marks.iter().map(|(disk, mark)| (*disk, (mark.epoch, mark.beat))).collect()
 }
 
+/// A disk whose mark is read again and again.
+struct Watched<W: World> {
+    disk: Weak<<Disk<W> as Deref>::Target>,
+    /// True while it has not answered the last time.
+    is_asked: Rc<Cell<bool>>,
+}
+
+impl<W: World> Watched<W> {
+    fn new(disk: &Disk<W>) -> Self {
+        Self { disk: Rc::downgrade(disk), is_asked: Rc::default() }
+    }
+
+    /// What is on the disk; none where it is closed or does not answer in time. Until then it is not asked again.
+    async fn probe(&self, world: &W) -> Option<volume::Probe> {
+        let disk = self.disk.upgrade()?;
+        if self.is_asked.replace(true) {
+            return None;
+        }
+        let ((tell, told), is_asked) = (mailbox::channel(), self.is_asked.clone());
+        world.spawn(async move {
+            let probe = volume::probe(overlay(&disk).device()).await;
+            is_asked.set(false);
+            // Nobody waits for it after the deadline.
+            let _ = tell.send(probe);
+        });
+        match select(pin!(told.receive()), world.sleep(MARK_DEADLINE)).await {
+            Either::Left((probe, _)) => probe,
+            Either::Right(_) => None,
+        }
+    }
+}
+
+/// True where the disk shows that it is no member of the pool any more. One that cannot be read says nothing.
+fn is_of_another(probe: &volume::Probe, pool: volume::Uuid) -> bool {
+    match &probe.contents {
+        Contents::Member(member) => member.label.pool != pool,
+        Contents::Unreadable(_) => false,
+        _ => true,
+    }
+}
+
+/// True where a disk has another mark than before. One that cannot be read says nothing.
+fn has_moved(before: &Marks, now: &Marks) -> bool {
+    now.iter().any(|(disk, mark)| before.get(disk).is_some_and(|known| known != mark))
+}
+
 /// Ends a pool that somebody opens for writing meanwhile: what it shows would be of no moment that ever was.
 async fn watch_marks<W: World>(
     pool: Weak<OpenPool<W>>,
     shard: Rc<ShardContext<W>>,
     before: Marks,
-    look: impl AsyncFn() -> Option<Marks>,
+    look: impl AsyncFn() -> (bool, Option<Marks>),
 ) {
     loop {
         shard.world.sleep(WATCH).await;
         if pool.upgrade().is_none() {
             return;
         }
-        if look().await.is_some_and(|now| now != before) {
+        let (is_foreign, now) = look().await;
+        if is_foreign || now.is_some_and(|now| has_moved(&before, &now)) {
             break;
         }
     }
@@ -159,4 +226,23 @@ async fn watch_marks<W: World>(
     let sentence =
         format!("another node has opened pool {name}, which was read-only here; this node has stopped using it");
     shard.raise(event::POOL_FENCED, Subject::pool(name), sentence);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(beats: &[(u8, u64)]) -> Marks {
+        beats.iter().map(|&(disk, beat)| (volume::Uuid::from_bytes([disk; 16]), (1, beat))).collect()
+    }
+
+    /// A disk that did not answer was taken for one that another node has written to.
+    #[test]
+    fn mark_moves_on_a_disk_that_shows_it_and_on_no_other() {
+        let before = marks(&[(1, 5), (2, 5)]);
+        assert!(!has_moved(&before, &marks(&[(1, 5), (2, 5)])));
+        assert!(!has_moved(&before, &marks(&[(2, 5)])), "one does not answer");
+        assert!(!has_moved(&before, &marks(&[])));
+        assert!(has_moved(&before, &marks(&[(2, 6)])));
+    }
 }

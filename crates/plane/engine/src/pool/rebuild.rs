@@ -1,7 +1,8 @@
 //! Repair in the background: replacements are filled, and what a crash left unsure is looked through.
 
 use super::care::{Care, Gait};
-use super::findings::tell_of_unfilled;
+use super::losses::LostList;
+use super::membership::note_membership;
 use super::work::{Work, WorkKind};
 use super::{OpenPool, uuid};
 use block::{Extent, IoError, IoErrorKind, Stable};
@@ -47,7 +48,7 @@ impl<W: World> OpenPool<W> {
                 tracing::debug!(pool = %pool.name, group, "repair is interrupted");
             }
             pool.groups[group].work.set(None);
-            pool.groups[group].repairing.set(false);
+            assert!(pool.groups[group].repairing.replace(false), "a repair of a group ends once");
         });
     }
 
@@ -82,7 +83,7 @@ impl<W: World> OpenPool<W> {
     }
 
     /// Work on these stripes of the group that begins now, with everything before it.
-    fn begin_over(&self, group: usize, kind: WorkKind, stripes: &[Range<u64>]) -> Work {
+    pub(super) fn begin_over(&self, group: usize, kind: WorkKind, stripes: &[Range<u64>]) -> Work {
         let stripes: u64 = stripes.iter().map(|range| range.end - range.start).sum();
         Work::new(kind, self.shard.world.now(), stripes * self.groups[group].stripe_bytes())
     }
@@ -107,7 +108,12 @@ impl<W: World> GroupRepair<W> {
             }
             let members = state.array.status().members;
             let waiting = members.iter().position(|member| matches!(member.state, MemberState::Rebuilding { .. }));
-            let Some(member) = waiting else { return };
+            let Some(member) = waiting else {
+                if self.copy().await {
+                    continue;
+                }
+                return;
+            };
             let member = u16::try_from(member).expect("a group has at most 64 members");
             if !self.rebuild(member).await {
                 return;
@@ -129,8 +135,11 @@ impl<W: World> GroupRepair<W> {
         match self.pool.groups[group].array.rebuild(member, &stripes, &mut owner).await {
             Ok(rebuilt) => {
                 self.pool.groups[group].to_fill.borrow_mut().remove(&member);
+                LostList(&self.pool).doubt(group);
                 tracing::info!(pool = %self.pool.name, disk, stripes = rebuilt.stripes, "a member is rebuilt and in service");
-                let written = self.pool.groups[group].written_bytes(Some(member)) - before;
+                let after = self.pool.groups[group].written_bytes(Some(member));
+                assert!(after >= before, "a member that is filled is one disk, whose counters rise");
+                let written = after - before;
                 let taken = work.summary(self.pool.shard.world.now(), written, "it");
                 let sentence = format!("disk {disk} of pool {} is filled and in service{taken}", self.pool.name);
                 self.pool.raise(event::REBUILD_ENDED, sentence);
@@ -170,8 +179,13 @@ impl<W: World> GroupRepair<W> {
                 self.pool.groups[group].work.set(Some(work));
                 self.pool.care.keep_pace(&mut gait, done, work.total_bytes(), Care::is_resumed).await;
             };
-            match array.resync(range, pace).await {
-                Ok(verified) => mismatches += verified.mismatches,
+            match array.resync(range.clone(), pace).await {
+                Ok(verified) => {
+                    mismatches += verified.mismatches;
+                    if verified.unreadable > 0 {
+                        LostList(&self.pool).look_for(group, range).await;
+                    }
+                }
                 Err(error) => {
                     tracing::error!(pool = %name, group, %error, "the resync stopped");
                     let sentence = format!("group {group} of pool {name} cannot be compared: {error}");
@@ -228,8 +242,8 @@ impl<W: World> RebuildOwner for Owner<W> {
 
     async fn commit(&mut self, member: u16, flushed: Stable, rebuilt: &Rebuilt) -> Result<Stable, IoError> {
         let gone = IoError::new(IoErrorKind::Gone, Extent::default());
-        if !rebuilt.unreadable.is_empty() {
-            tell_of_unfilled(&self.pool, &self.disk, &rebuilt.unreadable);
+        if !rebuilt.lost.is_empty() {
+            LostList(&self.pool).enter(self.group, &rebuilt.lost).await;
         }
         if !rebuilt.unreadable.is_empty() && !self.pool.groups[self.group].array.is_protected() {
             // Without sums nothing remembers blocks that are lost, and a member that is in service is
@@ -242,6 +256,7 @@ impl<W: World> RebuildOwner for Owner<W> {
         let _: Stable = flushed;
         let disk = self.pool.groups[self.group].slots.borrow()[usize::from(member)].id;
         let committed = self.pool.pool.members().set_state(uuid(disk), volume::MemberState::InService).await;
+        note_membership(&self.pool);
         committed.map(|()| Stable::attest()).map_err(|error| {
             tracing::error!(pool = %self.pool.name, %error, "the rebuilt member could not be put into service");
             gone

@@ -70,7 +70,8 @@ fn code_of_refused(refused: &PoolRefusal) -> Code {
         PoolRefusal::Unfinished(_) | PoolRefusal::Destroyed(_) => code::POOL_UNKNOWN,
         PoolRefusal::Owned { .. } => code::POOL_OWNED,
         PoolRefusal::NotReleased { .. } => code::POOL_NOT_RELEASED,
-        PoolRefusal::Twins(_) | PoolRefusal::Split { .. } => code::DISK_IN_USE,
+        PoolRefusal::Twins(_) => code::DISK_IN_USE,
+        PoolRefusal::Split { .. } => code::POOL_SPLIT,
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::{DiskId, OpenPool, Slot, disk_id, open, uuid};
 use crate::array::Disk;
-use model::{Subject, SubjectKind, event};
+use model::{Refusal, Subject, SubjectKind, code, event};
 use shard::World;
 use std::rc::Rc;
-use volume::{Contents, PoolError};
+use volume::{Contents, Member, PoolError};
 
 /// One place of a group of an open pool.
 pub(super) struct Place<'a, W: World> {
@@ -45,7 +45,10 @@ impl<W: World> Place<'_, W> {
         self.pool.guarding.cover(disk);
         self.pool.pool.members().readmit(uuid(id), disk.clone()).await?;
         let room = open::room(&volume::probe(disk).await);
-        let take = |slot: &mut Slot<W>| (slot.disk, slot.room) = (Some(disk.clone()), room);
+        let take = |slot: &mut Slot<W>| {
+            (slot.disk, slot.room) = (Some(disk.clone()), room);
+            slot.answering.renew();
+        };
         take(&mut self.pool.groups[group].slots.borrow_mut()[usize::from(member)]);
         if self.fill(disk).await {
             let (name, pool) = (self.pool.disk_name(group, member), &self.pool.name);
@@ -55,16 +58,39 @@ impl<W: World> Place<'_, W> {
         Ok(())
     }
 
-    /// True when the disk bears the label of the member `id` of this pool.
-    pub(super) async fn is_the_member(&self, disk: &Disk<W>) -> bool {
+    /// What the disk bears as the member that belongs there; none where it is another one.
+    pub(super) async fn member_on(&self, disk: &Disk<W>) -> Option<Box<Member>> {
         let id = self.id();
         match volume::probe(disk).await.contents {
             Contents::Member(member) => {
                 let of_pool = member.label.pool.into_bytes() == self.pool.id.to_bytes();
-                of_pool && member.overwritten.is_none() && disk_id(member.label.disk) == id
+                let is_the_member = of_pool && member.overwritten.is_none() && disk_id(member.label.disk) == id;
+                is_the_member.then_some(member)
             }
-            _ => false,
+            _ => None,
         }
+    }
+
+    /// Admits that the disk, which bears `member`, gets what the pool has.
+    ///
+    /// *Errors*: `POOL_SPLIT` where it was written without disks that the pool counts on.
+    pub(super) fn admit_return(&self, member: &Member, name: &str) -> Result<(), Refusal> {
+        if !self.pool.pool.members().was_written_apart(member) {
+            return Ok(());
+        }
+        let message = format!(
+            "disk {name} was written without the other disks of pool {0} since pool {0} went on without it; to take it back would overwrite that",
+            self.pool.name
+        );
+        let sentence = format!(
+            "disk {name} is not taken back into pool {}: it was written without its other disks",
+            self.pool.name
+        );
+        self.pool.shard.raise(event::DISK_LEFT_OUT, Subject::new(SubjectKind::Disk, &name), sentence);
+        let hint = format!(
+            "to keep what is on it, export the pool, detach its other disks and import it; to give that up, run blockyard disk replace {name} {name} --force"
+        );
+        Err(Refusal::new(code::POOL_SPLIT, message, hint))
     }
 
     /// The disk is in the place of the member and waits for its rebuild: of what it has missed where it is as it left, else

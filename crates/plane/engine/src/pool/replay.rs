@@ -49,6 +49,10 @@ impl<W: World> LogReplay<'_, W> {
                 }
             }
             None => Lost { why, held: BTreeMap::new() },
+            Some(record) if record.state == LogState::Abandoned && names.is_empty() => Lost {
+                why: "it failed, and everything that it held is on the pool's disks".to_owned(),
+                held: BTreeMap::new(),
+            },
             Some(record) if record.state == LogState::Abandoned => {
                 Lost::altogether(&names, "it failed, and the daemon ended before everything that it held was written")
             }
@@ -117,6 +121,7 @@ impl<W: World> LogReplay<'_, W> {
                 damaged.entry(id).or_insert_with(|| why.to_owned());
             }
         }
+        assert!(total.0 as usize <= names.len(), "a volume gets once what the log holds for it");
         self.tell(total.0, &total.1);
         self.go_on(recovery, record.id, &names, held, damaged).await
     }

@@ -1,8 +1,11 @@
 //! How the pools of this shard are.
 
+use super::copying;
 use super::grow::Growth;
+use super::losses::LostList;
 use super::work::{Work, WorkKind};
 use super::{GroupState, OpenPool, Slot};
+use crate::array;
 use crate::shard_context::ShardContext;
 use block::Blocks;
 use model::{
@@ -15,17 +18,17 @@ use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 
 /// The reports of all pools at home here.
-pub fn reports<W: World>(shard: &ShardContext<W>) -> Vec<PoolReport> {
+pub(crate) fn reports<W: World>(shard: &ShardContext<W>) -> Vec<PoolReport> {
     shard.pools.borrow().values().map(|pool| pool.report()).collect()
 }
 
 /// What the member disks of all pools at home here have done.
-pub fn disk_counters<W: World>(shard: &ShardContext<W>) -> BTreeMap<DiskName, DiskCounters> {
+pub(crate) fn disk_counters<W: World>(shard: &ShardContext<W>) -> BTreeMap<DiskName, DiskCounters> {
     let mut counters = BTreeMap::new();
     for pool in shard.pools.borrow().values() {
         for slot in pool.slots() {
             if let (Some(name), Some(disk)) = (slot.name, slot.disk) {
-                counters.insert(name, disk.device().device().counters());
+                counters.insert(name, array::counted(&disk).counters());
             }
         }
     }
@@ -43,6 +46,11 @@ pub(super) fn disk_size_for(member_blocks: Blocks) -> Size {
         bytes += mib;
     }
     Size::new(bytes)
+}
+
+/// True for a pool that is shown as failed: a group or its log has stopped, or another owner has it.
+pub(super) fn is_reported_failed<W: World>(pool: &OpenPool<W>) -> bool {
+    pool.report().state == PoolState::Failed
 }
 
 impl<W: World> OpenPool<W> {
@@ -76,10 +84,12 @@ impl<W: World> OpenPool<W> {
             policy: PoolPolicy { repair: self.care.repair_policy(), ..PoolPolicy::default() },
             weak_enclosures: Vec::new(),
             next_scrub: None,
+            lost: LostList(self).report(),
             fenced: self.loss(),
             read_only: self.read_only.get().cloned(),
             imported_read_only: false,
             scrub: self.care.scrub.report(self.shard.world.now()),
+            waiting: None,
         }
     }
 
@@ -89,7 +99,7 @@ impl<W: World> OpenPool<W> {
         if self.groups.iter().any(|(_, group)| is_filled(group)) {
             return (TaskStage::Rebuild, None);
         }
-        let under_way = |slot: Slot<W>| Some((slot.disk?.device().device().under_way(), slot.name));
+        let under_way = |slot: Slot<W>| Some((array::counted(&slot.disk?).under_way(), slot.name));
         let busiest = self
             .slots()
             .into_iter()
@@ -103,6 +113,7 @@ impl<W: World> OpenPool<W> {
         let group = &self.groups[number];
         let status = group.array.status();
         let slots = group.slots.borrow();
+        let number_of_group = number;
         let joining = group.joining.get().then(|| slots.len() - 1);
         let members = slots.iter().enumerate().zip(0..).map(|((at, slot), number)| MemberReport {
             slot: number,
@@ -112,19 +123,25 @@ impl<W: World> OpenPool<W> {
                 _ if joining == Some(at) => MemberState::Joining,
                 Some(InArray::InService) => MemberState::InSync,
                 Some(InArray::Rebuilding { .. }) => MemberState::Rebuilding,
+                Some(InArray::Failed | InArray::Missing) if slot.answering.is_behind() => MemberState::Behind,
                 Some(InArray::Failed) => MemberState::Failed,
                 Some(InArray::Missing) | None if slot.name.is_some() => MemberState::Failed,
                 Some(InArray::Missing) | None => MemberState::Missing,
             },
             errors: status.members.get(at).map_or(0, |member| member.errors),
             wrong_blocks: self.findings.wrong_blocks(slot.id),
-            stands_for: None,
+            stands_for: slot.stands_for.clone(),
+            errors_of_day: slot.erring.of_day(),
+            fitness: slot.erring.judge(self.shard.world.now(), &self.care.repair_policy().errors),
+            copy: copying::report(self, number_of_group, number),
+            next_spare: None,
+            latency: slot.disk.as_ref().map(|disk| slot.answering.report(disk)),
         });
         let members: Vec<MemberReport> = members.collect();
         let has = |state: MemberState| members.iter().any(|member| member.state == state);
         let state = if status.stopped.is_some() {
             PoolState::Failed
-        } else if has(MemberState::Failed) || has(MemberState::Missing) {
+        } else if members.iter().any(|member| member.state.is_lost()) {
             PoolState::Degraded
         } else if has(MemberState::Rebuilding) {
             PoolState::Rebuilding

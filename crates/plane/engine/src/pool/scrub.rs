@@ -1,26 +1,19 @@
 //! Reading everything that volumes hold, while they serve, to find what is wrong before it is needed.
 
-use super::care::{Care, Gait};
-use super::work::{Work, WorkKind};
-use super::{CREATED_BY, GroupState, OpenPool, disk_id, find};
+mod walk;
+
+use super::losses::LostList;
+use super::work::Work;
+use super::{OpenPool, disk_id, find, report};
 use crate::shard_context::ShardContext;
-use block::{BlockDevice, Extent, IoError};
 use futures_util::future::{Either, select};
 use model::{Name, PoolReport, Refusal, ScrubReport, ScrubState, Size, Subject, SubjectKind, Timestamp, code, event};
-use raid::{Repair, Scrubbed};
 use shard::World;
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
 use std::pin::pin;
 use std::rc::Rc;
-use std::time::Duration;
-use volume::{PoolError, Uuid};
-
-/// How much is looked through between two decisions, in bytes.
-const PART_BYTES: u64 = 8 << 20;
-
-/// How often a scrub looks whether the repair that it makes way for has ended.
-const MAKE_WAY: Duration = Duration::from_secs(1);
+use volume::{PoolError, ScrubPhase, ScrubPosition, ScrubRecord, Uuid};
+use walk::Walk;
 
 /// The scrub of one pool.
 #[derive(Default)]
@@ -31,38 +24,14 @@ pub(super) struct Scrub {
     held: Cell<bool>,
     report: RefCell<Option<ScrubReport>>,
     work: Cell<Option<Work>>,
-}
-
-/// A way through all groups, and how far it is.
-struct Walk<W: World> {
-    pool: Rc<OpenPool<W>>,
-    work: Work,
-    gait: Gait,
-    done: u64,
-    repairs: bool,
-}
-
-/// What is wrong in one part, and what was put right.
-#[derive(Default)]
-struct Found {
-    mismatches: u64,
-    unreadable: u64,
-    healed: u64,
-}
-
-impl Found {
-    /// What a protected array has found: sums tell who is right, so what can be put right was.
-    fn of(scrubbed: &Scrubbed) -> Self {
-        let wrong = scrubbed.mismatches + scrubbed.unreadable + scrubbed.unknown + scrubbed.parity;
-        let healed = scrubbed.healed + scrubbed.parity;
-        Self { mismatches: wrong.saturating_sub(healed + scrubbed.lost), unreadable: scrubbed.lost, healed }
-    }
+    /// The first stripe that was not read.
+    at: Cell<ScrubPosition>,
 }
 
 /// Everything that volumes of the pool hold is read and compared, from now on.
 ///
 /// *Errors*: `POOL_BUSY` while another scrub runs; `POOL_FAILED` when the pool does not serve.
-pub async fn start_scrub<W: World>(
+pub(crate) async fn start_scrub<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     repairs: bool,
@@ -74,7 +43,7 @@ pub async fn start_scrub<W: World>(
             format!("see blockyard pool scrub status {0}, or stop it with blockyard pool scrub stop {0}", pool.name);
         return Err(Refusal::new(code::POOL_BUSY, message, hint));
     }
-    if pool.report().state == model::PoolState::Failed {
+    if report::is_reported_failed(&pool) {
         let message = format!("pool {} does not serve", pool.name);
         return Err(Refusal::new(code::POOL_FAILED, message, "bring its disks back first"));
     }
@@ -82,10 +51,33 @@ pub async fn start_scrub<W: World>(
     Ok(pool.report())
 }
 
+/// The scrub that did not finish when the pool was closed, or its node failed, continues; of the last one that finished the
+/// pool knows again.
+pub(super) fn resume_scrub<W: World>(pool: &Rc<OpenPool<W>>) {
+    let Some(record) = pool.pool.scrub() else { return };
+    let scrub = &pool.care.scrub;
+    assert!(!scrub.runs.get(), "a pool that was just opened is not scrubbed yet");
+    *scrub.report.borrow_mut() = Some(report_of(&record));
+    if record.phase != ScrubPhase::Running || pool.is_read_only() {
+        return;
+    }
+    scrub.runs.set(true);
+    scrub.at.set(record.at);
+    let walk = Walk::resumed(pool.clone(), record.repairs, record.at);
+    let sentence = format!(
+        "scrub of pool {} resumed: {} of {} were checked before",
+        pool.name,
+        Size::new(walk.work().done_bytes()).iec(),
+        Size::new(walk.work().total_bytes()).iec()
+    );
+    pool.raise(event::SCRUB_RESUMED, sentence);
+    drive(pool, walk);
+}
+
 /// The scrub that runs has ended, or ends with its present step.
 ///
 /// *Errors*: `SCRUB_UNKNOWN` when none runs.
-pub async fn stop_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<PoolReport, Refusal> {
+pub(crate) async fn stop_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     if !pool.care.scrub.runs.get() {
         let message = format!("no scrub of pool {} runs", pool.name);
@@ -98,7 +90,11 @@ pub async fn stop_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name) -> Res
 }
 
 /// A scrub waits from now on, or goes on.
-pub async fn hold_scrub<W: World>(shard: Rc<ShardContext<W>>, pool: Name, held: bool) -> Result<PoolReport, Refusal> {
+pub(crate) async fn hold_scrub<W: World>(
+    shard: Rc<ShardContext<W>>,
+    pool: Name,
+    held: bool,
+) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     pool.care.scrub.held.set(held);
     pool.care.tell_of_change();
@@ -142,174 +138,14 @@ impl<W: World> OpenPool<W> {
     }
 }
 
-impl<W: World> Walk<W> {
-    fn new(pool: Rc<OpenPool<W>>, repairs: bool) -> Self {
-        let stripes = |ranges: &[Range<u64>]| ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-        let bytes =
-            |(group, state): (usize, &GroupState<W>)| stripes(&pool.stripes_in_use(group)) * state.stripe_bytes();
-        let total = pool.groups.iter().map(bytes).sum();
-        let work = Work::new(WorkKind::Scrub, pool.shard.world.now(), total);
-        let gait = pool.care.gait();
-        Self { pool, work, gait, done: 0, repairs }
-    }
-
-    /// Looks through all groups; how it ended.
-    async fn run(&mut self) -> ScrubState {
-        let groups: Vec<usize> = self.pool.groups.iter().map(|(group, _)| group).collect();
-        if let Err(error) = self.members().await {
-            tracing::error!(pool = %self.pool.name, %error, "a scrub cannot go on");
-            return ScrubState::Failed;
-        }
-        let pool = self.pool.clone();
-        for &group in groups.iter().filter(|&&group| pool.groups[group].array.is_protected()) {
-            if !self.may_go_on(group).await {
-                return ScrubState::Stopped;
-            }
-            match self.sums(group).await {
-                Ok(scrubbed) => self.note_part(group, &Found::of(&scrubbed)),
-                Err(_) if self.pool.groups.get(group).is_none() => {}
-                Err(error) => {
-                    tracing::error!(pool = %self.pool.name, group, %error, "a scrub cannot go on");
-                    return ScrubState::Failed;
-                }
-            }
-        }
-        for group in groups {
-            let before = self.done;
-            loop {
-                match self.group(group).await {
-                    Some(ScrubState::Done) => break,
-                    Some(state) => return state,
-                    // The blocks lie in other stripes now.
-                    None => self.done = before,
-                }
-            }
-        }
-        ScrubState::Done
-    }
-
-    /// Looks through one group; how that ended, or none when the group was laid out anew meanwhile.
-    async fn group(&mut self, group: usize) -> Option<ScrubState> {
-        let stripe_bytes = self.pool.groups[group].stripe_bytes();
-        let stripes = (PART_BYTES / stripe_bytes).max(1);
-        for range in self.pool.stripes_in_use(group) {
-            let mut at = range.start;
-            while at < range.end {
-                if !self.may_go_on(group).await {
-                    return Some(ScrubState::Stopped);
-                }
-                if self.pool.groups[group].stripe_bytes() != stripe_bytes {
-                    return None;
-                }
-                self.pool.care.step(&mut self.gait);
-                let part = at..range.end.min(at + stripes);
-                at = part.end;
-                let scrubbed = self.part(group, part.clone()).await;
-                if self.pool.groups.get(group).is_none() {
-                    // It was removed meanwhile.
-                    return Some(ScrubState::Done);
-                }
-                if let Err(error) = scrubbed {
-                    tracing::error!(pool = %self.pool.name, group, %error, "a scrub cannot go on");
-                    return Some(ScrubState::Failed);
-                }
-                self.done += (part.end - part.start) * stripe_bytes;
-                self.work.advance(self.pool.shard.world.now(), self.done);
-                self.pool.care.scrub.work.set(Some(self.work));
-                self.pool.care.scrub.note(|report| report.checked = Size::new(self.done));
-                let (done, total) = (self.done, self.work.total_bytes());
-                let may = |care: &Care<W>| care.scrub.stop.get() || care.is_resumed();
-                self.pool.care.keep_pace(&mut self.gait, done, total, may).await;
-            }
-        }
-        Some(ScrubState::Done)
-    }
-
-    /// Ready when nothing more urgent is to be done in the group and the hours are right; false when it is to stop.
-    async fn may_go_on(&self, group: usize) -> bool {
-        while self.pool.groups[group].repairing.get() && !self.pool.care.scrub.stop.get() {
-            self.pool.shard.world.sleep(MAKE_WAY).await;
-        }
-        self.pool.care.until(|care| care.scrub.stop.get() || (care.is_resumed() && !care.scrub.held.get())).await;
-        !self.pool.care.scrub.stop.get()
-    }
-
-    /// Looks at what the members say of themselves.
-    async fn members(&self) -> Result<(), PoolError> {
-        for (disk, decayed) in self.pool.pool.members().scrub(self.pool.shard.world.unix_seconds(), CREATED_BY).await? {
-            if self.pool.tell_of_repair(disk, &decayed.to_string()) {
-                self.pool.care.scrub.note(|report| report.healed += 1);
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks through the checksums themselves.
-    async fn sums(&mut self, group: usize) -> Result<Scrubbed, IoError> {
-        let (pool, gait) = (&self.pool, &mut self.gait);
-        let may = |care: &Care<W>| care.scrub.stop.get() || care.is_resumed();
-        let pace = async |_| {
-            pool.care.keep_pace(gait, 0, 0, may).await;
-        };
-        pool.groups[group].array.scrub_sums(pace).await
-    }
-
-    /// Looks through some stripes, and puts right what can be.
-    async fn part(&self, group: usize, stripes: Range<u64>) -> Result<(), IoError> {
-        let array = &self.pool.groups[group].array;
-        if array.is_protected() {
-            let scrubbed = array.scrub(stripes, Repair::Heal, async |_| ()).await?;
-            self.note_part(group, &Found::of(&scrubbed));
-            return Ok(());
-        }
-        let check = async || array.scrub_check(stripes.clone(), async |_| ()).await;
-        let mut found = Found::default();
-        let mut verified = check().await?;
-        if verified.unreadable > 0 {
-            self.read_whole(group, stripes.clone()).await;
-            let before = verified.unreadable;
-            verified = check().await?;
-            found.healed += before.saturating_sub(verified.unreadable);
-        }
-        found.unreadable = verified.unreadable;
-        found.mismatches = verified.mismatches;
-        if self.repairs && verified.mismatches > 0 {
-            let repaired = array.resync(stripes.clone(), async |_| ()).await?;
-            found.healed += repaired.mismatches;
-            found.mismatches = verified.mismatches.saturating_sub(repaired.mismatches);
-        }
-        self.note_part(group, &found);
-        Ok(())
-    }
-
-    fn note_part(&self, group: usize, found: &Found) {
-        if found.mismatches + found.unreadable > 0 {
-            tracing::error!(pool = %self.pool.name, group, found.mismatches, found.unreadable, "a scrub has found");
-        }
-        self.pool.care.scrub.note(|report| {
-            report.mismatches += found.mismatches;
-            report.unreadable += found.unreadable;
-            report.healed += found.healed;
-        });
-    }
-
-    /// Reads stripes as a host would: what a member cannot give is computed from the others and written back.
-    async fn read_whole(&self, group: usize, stripes: Range<u64>) {
-        let array = &self.pool.groups[group].array;
-        let blocks = array.stripe_blocks();
-        for stripe in stripes {
-            if let Err(error) = array.read(Extent::new(stripe * blocks, blocks)).await {
-                tracing::debug!(pool = %self.pool.name, group, stripe, %error, "a stripe cannot be read");
-            }
-        }
-    }
-}
-
-/// A scrub of the pool runs from now on.
+/// A scrub of the pool runs from now on. It survives a restart once it has looked at the members' metadata: a commit of the catalog
+/// before that would write over what is damaged there, untold.
 fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
     let scrub = &pool.care.scrub;
-    scrub.runs.set(true);
+    assert!(!scrub.runs.replace(true), "one scrub of a pool runs at a time");
     scrub.stop.set(false);
+    scrub.at.set(ScrubPosition::default());
+    LostList(pool).forget_unnamed();
     *scrub.report.borrow_mut() = Some(ScrubReport {
         state: ScrubState::Running,
         started: Timestamp::from_unix(pool.shard.world.unix_seconds()),
@@ -322,26 +158,97 @@ fn begin<W: World>(pool: &Rc<OpenPool<W>>, repairs: bool) {
         healed: 0,
     });
     pool.raise(event::SCRUB_BEGAN, format!("a scrub of pool {} has begun", pool.name));
+    drive(pool, Walk::new(pool.clone(), repairs));
+}
+
+/// The scrub goes its way in the background.
+fn drive<W: World>(pool: &Rc<OpenPool<W>>, mut walk: Walk<W>) {
+    pool.care.scrub.work.set(Some(walk.work()));
     let pool = pool.clone();
     pool.shard.world.clone().spawn(async move {
-        let mut walk = Walk::new(pool.clone(), repairs);
-        let scrubbed = pin!(walk.run());
-        let halted = pin!(pool.halt.pulled());
-        let state = match select(scrubbed, halted).await {
-            Either::Left((state, _)) => state,
-            Either::Right(_) => ScrubState::Stopped,
+        let ended = {
+            let scrubbed = pin!(walk.run());
+            let halted = pin!(pool.halt.pulled());
+            match select(scrubbed, halted).await {
+                Either::Left((state, _)) => Some(state),
+                Either::Right(_) => None,
+            }
         };
-        end(&pool, state);
+        match ended {
+            Some(state) => end(&pool, state).await,
+            None => interrupt(&pool).await,
+        }
     });
 }
 
+/// The catalog says how the scrub is.
+pub(super) async fn keep<W: World>(pool: &OpenPool<W>) -> Result<(), PoolError> {
+    let scrub = &pool.care.scrub;
+    let record = scrub.report.borrow().as_ref().map(|report| record_of(report, scrub.at.get()));
+    match record {
+        Some(record) => pool.pool.keep_scrub(record).await,
+        None => Ok(()),
+    }
+}
+
+/// The pool is being closed: the scrub continues where it is when the pool is opened again.
+async fn interrupt<W: World>(pool: &OpenPool<W>) {
+    if let Err(error) = keep(pool).await {
+        tracing::warn!(pool = %pool.name, %error, "how far the scrub is could not be written down");
+    }
+    pool.care.scrub.work.set(None);
+    assert!(pool.care.scrub.runs.replace(false), "a scrub is interrupted while it runs");
+}
+
+fn record_of(report: &ScrubReport, at: ScrubPosition) -> ScrubRecord {
+    ScrubRecord {
+        phase: match report.state {
+            ScrubState::Running | ScrubState::Waiting => ScrubPhase::Running,
+            ScrubState::Done => ScrubPhase::Done,
+            ScrubState::Stopped => ScrubPhase::Stopped,
+            ScrubState::Failed => ScrubPhase::Failed,
+        },
+        started: report.started.unix(),
+        ended: report.ended.map_or(0, Timestamp::unix),
+        repairs: report.repairs,
+        at,
+        checked_bytes: report.checked.bytes(),
+        mismatches: report.mismatches,
+        unreadable: report.unreadable,
+        healed: report.healed,
+    }
+}
+
+fn report_of(record: &ScrubRecord) -> ScrubReport {
+    ScrubReport {
+        state: match record.phase {
+            ScrubPhase::Running => ScrubState::Running,
+            ScrubPhase::Done => ScrubState::Done,
+            ScrubPhase::Stopped => ScrubState::Stopped,
+            ScrubPhase::Failed => ScrubState::Failed,
+        },
+        started: Timestamp::from_unix(record.started),
+        ended: (record.ended > 0).then(|| Timestamp::from_unix(record.ended)),
+        repairs: record.repairs,
+        progress: None,
+        checked: Size::new(record.checked_bytes),
+        mismatches: record.mismatches,
+        unreadable: record.unreadable,
+        healed: record.healed,
+    }
+}
+
 /// The scrub has ended so: operators hear what it has found.
-fn end<W: World>(pool: &OpenPool<W>, state: ScrubState) {
+async fn end<W: World>(pool: &OpenPool<W>, state: ScrubState) {
     let now = Timestamp::from_unix(pool.shard.world.unix_seconds());
     pool.care.scrub.note(|report| (report.state, report.ended) = (state, Some(now)));
     let scrub = &pool.care.scrub;
     scrub.work.set(None);
-    scrub.runs.set(false);
+    if let Err(error) = keep(pool).await {
+        tracing::warn!(pool = %pool.name, %error, "the end of the scrub could not be written down");
+    }
+    assert!(scrub.runs.replace(false), "a scrub ends once");
+    pool.groups.iter().for_each(|(group, _)| LostList(pool).doubt(group));
     let Some(report) = scrub.report.borrow().clone() else { return };
     let (name, checked, seconds) = (&pool.name, report.checked.iec(), report.seconds(now));
     let read = format!("the scrub of pool {name} has looked through {checked} in {seconds} s");

@@ -16,7 +16,7 @@ use volume::{ClonePlan, FamilyStatus, Lock, SnapshotPlan, SnapshotStatus, ThinSt
 /// The snapshots are there, all of one instant.
 ///
 /// *Durability*: when it returns; all of them or none.
-pub async fn create_snapshots<W: World>(
+pub(crate) async fn create_snapshots<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     snapshots: Vec<(SnapshotName, SnapshotId)>,
@@ -44,7 +44,7 @@ pub async fn create_snapshots<W: World>(
 /// The snapshot is no more; what only it held is given back in the background.
 ///
 /// *Durability*: when it returns.
-pub async fn delete_snapshot<W: World>(shard: Rc<ShardContext<W>>, name: SnapshotName) -> Result<(), Refusal> {
+pub(crate) async fn delete_snapshot<W: World>(shard: Rc<ShardContext<W>>, name: SnapshotName) -> Result<(), Refusal> {
     let pool = pool_of(&shard, &name)?;
     let (volume, report) = pool.snapshot(&name)?;
     let id = Uuid::from_bytes(report.id.to_bytes());
@@ -58,7 +58,7 @@ pub async fn delete_snapshot<W: World>(shard: Rc<ShardContext<W>>, name: Snapsho
 /// The snapshot cannot be deleted before `lock` ends.
 ///
 /// *Durability*: when it returns.
-pub async fn lock_snapshot<W: World>(
+pub(crate) async fn lock_snapshot<W: World>(
     shard: Rc<ShardContext<W>>,
     name: SnapshotName,
     lock: SnapshotLock,
@@ -70,7 +70,7 @@ pub async fn lock_snapshot<W: World>(
 }
 
 /// A volume to be made of a snapshot.
-pub struct NewClone {
+pub(crate) struct NewClone {
     /// Of which.
     pub snapshot: SnapshotName,
     /// Its name, in the same pool.
@@ -86,7 +86,10 @@ pub struct NewClone {
 /// The clone is in its pool, shows what the snapshot shows, and serves.
 ///
 /// *Durability*: when it returns.
-pub async fn clone_snapshot<W: World>(shard: Rc<ShardContext<W>>, new: NewClone) -> Result<VolumeReport, Refusal> {
+pub(crate) async fn clone_snapshot<W: World>(
+    shard: Rc<ShardContext<W>>,
+    new: NewClone,
+) -> Result<VolumeReport, Refusal> {
     let pool = pool_of(&shard, &new.snapshot)?;
     let plan = ClonePlan {
         id: uuid_of(new.id),
@@ -112,7 +115,7 @@ pub async fn clone_snapshot<W: World>(shard: Rc<ShardContext<W>>, new: NewClone)
 /// The volume shows what its snapshot shows, and its initiators are told that its content is another.
 ///
 /// *Durability*: when it returns. *Errors*: `VOLUME_BUSY` while sessions use the volume and may not.
-pub async fn roll_back<W: World>(
+pub(crate) async fn roll_back<W: World>(
     shard: Rc<ShardContext<W>>,
     name: SnapshotName,
     in_use: bool,
@@ -137,7 +140,7 @@ pub async fn roll_back<W: World>(
 }
 
 /// The snapshots of all pools at home here, and those that are being deleted.
-pub fn snapshots<W: World>(shard: &ShardContext<W>) -> Vec<SnapshotReport> {
+pub(crate) fn snapshots<W: World>(shard: &ShardContext<W>) -> Vec<SnapshotReport> {
     shard.pools.borrow().values().flat_map(|pool| pool.snapshots()).collect()
 }
 

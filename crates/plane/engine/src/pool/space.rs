@@ -27,7 +27,7 @@ pub(super) struct Space {
 }
 
 /// From now on these are the thresholds of the pool.
-pub async fn set_space<W: World>(
+pub(crate) async fn set_space<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     policy: SpacePolicy,
@@ -91,6 +91,7 @@ impl<W: World> OpenPool<W> {
     /// Whether volumes that take space as they are written still find some.
     pub(super) fn space_state(&self, space: PoolSpace) -> SpaceState {
         let SpacePolicy { soft, hard } = self.care.space.policy.get();
+        assert!(space.free_bytes <= space.bytes, "what is free is a part of the pool");
         let used = u128::from(space.bytes - space.free_bytes) * 100;
         let is_above = |percent: u8| percent > 0 && used >= u128::from(space.bytes) * u128::from(percent);
         if !space.is_taken_later {

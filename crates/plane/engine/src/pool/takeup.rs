@@ -5,8 +5,7 @@ use super::refusals::refusal;
 use super::replay::LogReplay;
 use super::volumes::Found;
 use super::{Candidate, DiskId, OpenPool, uuid};
-use crate::array::{self, Disk, Watch};
-use crate::inspect;
+use crate::array::{self, Watch};
 use futures_util::future::join_all;
 use model::{Refusal, VolumeReport, code, event};
 use shard::World;
@@ -64,8 +63,7 @@ impl<W: World> LogReturn<'_, W> {
 
     /// The disks of the pool and one more, as they are now.
     async fn look(&self) -> Result<Vec<Looked<W>>, Refusal> {
-        let back: Disk<W> =
-            array::disk(&self.pool.shard.world, inspect::open(&self.pool.shard.remotes, &self.candidate.path).await?);
+        let back = array::open_disk(&self.pool.shard, &self.candidate.path).await?;
         let slots = self.pool.slots();
         let here = slots
             .into_iter()

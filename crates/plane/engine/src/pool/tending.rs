@@ -17,7 +17,7 @@ const QUIET_LOOKS: u32 = 2;
 
 /// Says that a pool may have something to do in the background, and wakes whoever does it.
 #[derive(Default)]
-pub struct Chores {
+pub(super) struct Chores {
     left: Cell<bool>,
     stopped: Cell<bool>,
     runs: Cell<bool>,
@@ -26,7 +26,7 @@ pub struct Chores {
 
 impl Chores {
     /// There may be something to do.
-    pub fn leave(&self) {
+    pub(super) fn leave(&self) {
         if !self.left.replace(true) {
             self.changed.raise();
         }
@@ -57,7 +57,7 @@ impl<W: World> OpenPool<W> {
         let (weak, world) = (Rc::downgrade(self), self.shard.world.clone());
         self.shard.world.spawn(async move {
             tend(&weak, &world, &chores).await;
-            chores.runs.set(false);
+            assert!(chores.runs.replace(false), "the chores of a pool end once");
             chores.changed.raise();
         });
     }

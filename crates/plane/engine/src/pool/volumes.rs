@@ -1,6 +1,6 @@
 //! Volumes of a pool, and the units that show them.
 
-use super::device::Mapped;
+use super::device::{Kind, Mapped};
 use super::held::Known;
 use super::keys::new_key;
 use super::refusals::refusal;
@@ -22,7 +22,10 @@ use volume::{BLOCK_BYTES, Provisioning, ThinPlan, ThinStatus, ThinVolume, Uuid, 
 /// The volume is in its pool, and serves.
 ///
 /// *Durability*: when it returns.
-pub async fn create_volume<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
+pub(crate) async fn create_volume<W: World>(
+    shard: Rc<ShardContext<W>>,
+    spec: VolumeSpec,
+) -> Result<VolumeReport, Refusal> {
     let pool = find(&shard, spec.name.pool().expect("the conductor sends volumes of pools here"))?;
     pool.watch_space();
     let volume = match &spec.backend {
@@ -36,7 +39,7 @@ pub async fn create_volume<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpe
                 created_at: shard.world.unix_seconds(),
             };
             let made = pool.pool.create_volume(plan).await.map_err(|error| refusal(&error, &pool))?;
-            PoolVolume::Segments(made)
+            PoolVolume::of(&pool, Kind::Segments(made))
         }
         Backend::Pool { provision, granule, zero_detection, encrypted, .. } => {
             let plan = ThinPlan {
@@ -64,7 +67,7 @@ pub async fn create_volume<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpe
 /// The volume has its new size, and its initiators are told.
 ///
 /// *Durability*: when it returns.
-pub async fn resize_volume<W: World>(
+pub(crate) async fn resize_volume<W: World>(
     shard: Rc<ShardContext<W>>,
     name: VolumeName,
     size: Size,
@@ -81,7 +84,7 @@ pub async fn resize_volume<W: World>(
 /// The volume is no more, and its space is free, or becomes free in the background.
 ///
 /// *Durability*: when it returns. *Errors*: `VOLUME_HAS_SNAPSHOTS`, which says which.
-pub async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName) -> Result<(), Refusal> {
+pub(crate) async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: VolumeName) -> Result<(), Refusal> {
     let pool = find(&shard, name.pool().expect("the conductor sends volumes of pools here"))?;
     let id = pool.volume_id(&name)?;
     pool.admit_deletion(id, &name)?;
@@ -110,7 +113,7 @@ pub async fn delete_volume<W: World>(shard: Rc<ShardContext<W>>, name: VolumeNam
 /// The volume is cached so, and so fast, from now on.
 ///
 /// *Errors*: `POLICY_IMPOSSIBLE` where writes cannot be acknowledged so; everything else holds all the same.
-pub async fn set_policy<W: World>(
+pub(crate) async fn set_policy<W: World>(
     shard: Rc<ShardContext<W>>,
     name: VolumeName,
     policy: VolumePolicy,
@@ -215,7 +218,7 @@ impl<W: World> OpenPool<W> {
             let device = match backend {
                 Backend::Pool { provision: Provision::Segments, .. } => {
                     let opened = self.pool.open_volume(id).await;
-                    PoolVolume::Segments(opened.map_err(|error| refusal(&error, self))?)
+                    PoolVolume::of(self, Kind::Segments(opened.map_err(|error| refusal(&error, self))?))
                 }
                 Backend::Pool { provision, .. } => match self.pool.open_thin_volume(id).await {
                     Ok(device) => self.mapped(device, provision == Provision::Thick),
@@ -233,7 +236,7 @@ impl<W: World> OpenPool<W> {
 
     /// A volume of a family, whose writes leave something to tend.
     pub(super) fn mapped(&self, device: Rc<ThinVolume<Disk<W>, Group<W>>>, thick: bool) -> PoolVolume<W> {
-        PoolVolume::Mapped(Mapped { device, thick, chores: self.care.space.chores.clone() })
+        PoolVolume::of(self, Kind::Mapped(Mapped { device, thick, chores: self.care.space.chores.clone() }))
     }
 
     /// The unit of a volume of the pool.
@@ -297,7 +300,7 @@ impl<W: World> OpenPool<W> {
         volume: PoolVolume<W>,
         kept: Vec<u8>,
     ) -> VolumeReport {
-        debug_assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
+        assert_eq!(volume.geometry().block_bytes, BLOCK_BYTES, "volumes of pools have blocks of 4096 bytes");
         let block_bytes = volume.logical_block_bytes();
         let policy = policy_of(&VolumePolicy::default());
         let cache_shard = CacheShard { log: self.log.running(), ..self.shard.cache.clone() };

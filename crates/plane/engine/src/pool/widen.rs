@@ -5,6 +5,7 @@
 //! taken back out of the catalog.
 
 use super::care::{Care, Gait};
+use super::copying;
 use super::grow::{Growth, number};
 use super::overwrite::Overwriting;
 use super::rebuild::GroupRepair;
@@ -12,8 +13,7 @@ use super::refusals::{grow_refusal, refusal};
 use super::rejoin::Place;
 use super::work::{Work, WorkKind};
 use super::{CREATED_BY, Candidate, OpenPool, Slot, find, new_uuid, open, uuid};
-use crate::array::{self, Disk};
-use crate::inspect;
+use crate::array;
 use crate::shard_context::ShardContext;
 use block::Blocks;
 use model::{Level, Name, PoolReport, Refusal, Size, Subject, SubjectKind, code, event};
@@ -27,7 +27,7 @@ use volume::{Labelling, NewDisk};
 ///
 /// *Errors*: `GROUP_UNKNOWN`, `GROUP_FIXED`, `POOL_BUSY`, `TOO_MANY_MEMBERS` and those of the disk, with nothing changed.
 /// *Durability*: when it returns, the group will have the disk whatever happens, unless that fails.
-pub async fn add_member<W: World>(
+pub(crate) async fn add_member<W: World>(
     shard: Rc<ShardContext<W>>,
     pool: Name,
     group: Option<u16>,
@@ -36,7 +36,7 @@ pub async fn add_member<W: World>(
 ) -> Result<PoolReport, Refusal> {
     let pool = find(&shard, &pool)?;
     let group = pool.admit_wider(group)?;
-    let disk: Disk<W> = array::disk(&shard.world, inspect::open(&shard.remotes, &candidate.path).await?);
+    let disk = array::open_disk(&shard, &candidate.path).await?;
     if force {
         let disks = [(candidate.name.clone(), disk.clone())];
         Overwriting { disks: &disks, pool: Some(pool.pool.id()), node: None }.admit(&shard).await?;
@@ -57,7 +57,7 @@ pub async fn add_member<W: World>(
     pool.guarding.cover(&disk);
     let state = &pool.groups[group];
     state.slots.borrow_mut().push(Slot::of(id, &candidate, &disk));
-    state.joining.set(true);
+    assert!(!state.joining.replace(true), "one member of a group joins at a time");
     tracing::info!(pool = %pool.name, group, disk = %candidate.name, "a group gets one member more");
     pool.start_repair(group);
     Ok(pool.report())
@@ -95,7 +95,7 @@ impl<W: World> OpenPool<W> {
                 return Err(Refusal::new(code::GROUP_UNKNOWN, message, "say which one with --group"));
             }
         };
-        self.admit_change_of_members(group)?;
+        copying::admit_change_of_shape(self, group)?;
         let state = &self.groups[group];
         let refuse = |code, why: &str, hint: &str| {
             Err(Refusal::new(code, format!("group {group} of pool {name} can get no member: {why}"), hint))
@@ -172,7 +172,13 @@ impl<W: World> GroupRepair<W> {
         let record = self.pool.pool.status().groups[group].record.members.last().copied();
         let disk = place.disk.filter(|_| record.is_some_and(|record| record.state.takes_part()));
         let window = disk.and_then(|disk| open::window::<W>(&disk, state.array.member_blocks()));
-        state.array.add_member(window.ok_or(GrowError::NewMemberFailed)?).await.map(drop)
+        let joined = state.array.add_member(window.ok_or(GrowError::NewMemberFailed)?).await?;
+        assert_eq!(
+            usize::from(joined) + 1,
+            state.slots.borrow().len(),
+            "the member that joined is the last of its group"
+        );
+        Ok(())
     }
 
     /// The disk in the last place is no member; false when that could not be recorded.
@@ -186,7 +192,11 @@ impl<W: World> GroupRepair<W> {
             tracing::error!(pool = %self.pool.name, group, %error, "a disk that has not joined could not be taken back");
             return false;
         }
-        state.slots.borrow_mut().pop();
+        let refused = state.slots.borrow_mut().pop();
+        assert!(
+            refused.is_some_and(|slot| slot.id == last.id),
+            "the place that goes is that of the disk that did not join"
+        );
         state.joining.set(false);
         let disk = last.called();
         let sentence = format!("disk {disk} has not become a member of pool {}: {}", self.pool.name, why.message);
@@ -217,8 +227,8 @@ impl<W: World> GroupRepair<W> {
         };
         let (before, written) = (self.pool.pool.status().bytes, self.pool.groups[group].written_bytes(None));
         let reshaped = state.array.reshape(pace).await;
-        state.work.set(None);
         if let Err(error) = reshaped {
+            state.work.set(None);
             tracing::error!(pool = %name, group, %error, "a reshape stopped");
             let sentence = format!("group {group} of pool {name} cannot be laid out over {members} members: {error}");
             self.pool.raise(event::RESHAPE_STOPPED, sentence);
@@ -228,7 +238,10 @@ impl<W: World> GroupRepair<W> {
         if let Err(refusal) = (Growth { pool: &self.pool, group }).take_room().await {
             tracing::error!(pool = %name, group, %refusal, "what a group has gained cannot be given out");
         }
-        let gained = Size::new(self.pool.pool.status().bytes - before).iec();
+        state.work.set(None);
+        let after = self.pool.pool.status().bytes;
+        assert!(after >= before, "a pool with one more member is not smaller");
+        let gained = Size::new(after - before).iec();
         let written = self.pool.groups[group].written_bytes(None).saturating_sub(written);
         let taken = work.summary(self.pool.shard.world.now(), written, "its disks");
         let sentence = format!("group {group} of pool {name} is laid out over {members} members, {gained} more{taken}");

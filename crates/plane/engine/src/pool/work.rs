@@ -35,25 +35,30 @@ pub(super) enum WorkKind {
 
 impl Work {
     /// It begins at `now`, with everything before it.
-    pub fn new(kind: WorkKind, now: Time, total_bytes: u64) -> Self {
+    pub(super) fn new(kind: WorkKind, now: Time, total_bytes: u64) -> Self {
         Self::resumed(kind, now, 0, total_bytes)
     }
 
     /// It goes on at `now`, with so much done before.
-    pub fn resumed(kind: WorkKind, now: Time, done_bytes: u64, total_bytes: u64) -> Self {
+    pub(super) fn resumed(kind: WorkKind, now: Time, done_bytes: u64, total_bytes: u64) -> Self {
+        assert!(done_bytes <= total_bytes, "no more is done than there is");
         Self { kind, started: now, total_bytes, done_bytes, marks: [(now, done_bytes); 2] }
     }
 
-    pub fn kind(self) -> WorkKind {
+    pub(super) fn kind(self) -> WorkKind {
         self.kind
     }
 
-    pub fn total_bytes(self) -> u64 {
+    pub(super) fn done_bytes(self) -> u64 {
+        self.done_bytes
+    }
+
+    pub(super) fn total_bytes(self) -> u64 {
         self.total_bytes
     }
 
     /// So much is done at `now`.
-    pub fn advance(&mut self, now: Time, done_bytes: u64) {
+    pub(super) fn advance(&mut self, now: Time, done_bytes: u64) {
         self.done_bytes = done_bytes.min(self.total_bytes);
         if now.since(self.marks[1].0) >= LATELY {
             self.marks = [self.marks[1], (now, self.done_bytes)];
@@ -61,7 +66,7 @@ impl Work {
     }
 
     /// What it took to write so many bytes to `place`, in words that follow a sentence. What was passed over was not written.
-    pub fn summary(self, now: Time, written: u64, place: &str) -> String {
+    pub(super) fn summary(self, now: Time, written: u64, place: &str) -> String {
         let seconds = now.since(self.started).as_secs_f64().max(0.1);
         let time = if seconds < 10.0 { format!("{seconds:.1}") } else { format!("{seconds:.0}") };
         if written == 0 {
@@ -72,8 +77,9 @@ impl Work {
     }
 
     /// How far it is at `now`.
-    pub fn progress(self, now: Time) -> Progress {
+    pub(super) fn progress(self, now: Time) -> Progress {
         let (since, before) = self.marks[0];
+        assert!(before <= self.done_bytes && self.done_bytes <= self.total_bytes, "work goes forward, up to its end");
         let elapsed = now.since(since).as_secs_f64();
         let rate = if elapsed > 0.0 { (self.done_bytes - before) as f64 / elapsed } else { 0.0 };
         let left = (rate >= 1.0).then(|| ((self.total_bytes - self.done_bytes) as f64 / rate).ceil() as u64);

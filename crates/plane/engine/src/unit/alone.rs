@@ -2,6 +2,7 @@
 
 use super::{HostState, Parts, Store, Unit};
 use crate::inspect;
+use crate::remote::RemoteDisks;
 use crate::shard_context::ShardContext;
 use block::memory::{Null, Ram};
 use block::{BlockDevice, Blocks};
@@ -13,13 +14,15 @@ use std::rc::Rc;
 ///
 /// *Errors*: a file that cannot be opened, is smaller than the volume or is a disk of a pool.
 pub async fn open_alone<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) -> Result<VolumeReport, Refusal> {
+    let is_whole = spec.size.bytes().is_multiple_of(u64::from(spec.block_bytes));
+    assert!(is_whole, "the conductor admits sizes of whole blocks");
     let blocks = Blocks(spec.size.bytes() / u64::from(spec.block_bytes));
     let store = match &spec.backend {
         Backend::Ram => Store::Ram(Ram::new(spec.block_bytes, blocks)),
         Backend::Null => Store::Null(Null::new(spec.block_bytes, blocks)),
         Backend::File { path } => {
-            admit_file(&shard.world, path).await?;
-            Store::File(GroupCommit::new(open_file(&shard.world, path, &spec)?))
+            admit_file(&shard.remotes, path).await?;
+            Store::File(GroupCommit::new(open_file(&shard.world, path, &spec).await?))
         }
         Backend::Pool { .. } => unreachable!("volumes of pools are made by their pools"),
     };
@@ -32,17 +35,17 @@ pub async fn open_alone<W: World>(shard: Rc<ShardContext<W>>, spec: VolumeSpec) 
 
 /// Admits a path that is no member of a pool, of this node or another: hosts would write over what that holds. What cannot be looked at is
 /// found out by who opens it.
-async fn admit_file<W: World>(world: &W, path: &str) -> Result<(), Refusal> {
-    let report = inspect::look_at_local(world, path, true).await.ok();
+async fn admit_file<W: World>(disks: &RemoteDisks<W>, path: &str) -> Result<(), Refusal> {
+    let report = inspect::look_at_local(disks, path, true).await.ok();
     let Some(Label::Ours { pool_name, .. }) = report.map(|report| report.label) else { return Ok(()) };
     let message = format!("{path} is a disk of pool {pool_name}");
     let hint = "choose another path, or erase the disk first if nobody needs that pool any more";
     Err(Refusal::new(code::DISK_IN_USE, message, hint))
 }
 
-fn open_file<W: World>(world: &W, path: &str, spec: &VolumeSpec) -> Result<W::Disk, Refusal> {
+async fn open_file<W: World>(world: &W, path: &str, spec: &VolumeSpec) -> Result<W::Disk, Refusal> {
     let options = DiskOptions { block_bytes: spec.block_bytes, read_only: false };
-    let disk = world.open_disk(path, options).map_err(|error| inspect::unreadable(path, &error))?;
+    let disk = world.open_disk(path, options).await.map_err(|error| inspect::unreadable(path, &error))?;
     let held = disk.geometry().bytes();
     if held < spec.size.bytes() {
         let message = format!("{path} holds {}, less than the volume's {}", Size::new(held).iec(), spec.size.iec());
@@ -65,10 +68,11 @@ pub async fn resize_alone<W: World>(
         return Err(shrinks(&unit.name.to_string(), geometry.bytes(), size));
     }
     let blocks = Blocks(size.bytes() / u64::from(geometry.block_bytes));
+    assert!(blocks >= geometry.blocks, "a volume only grows");
     match &*unit.store {
         Store::Ram(ram) => ram.grow(blocks),
         Store::Null(null) => null.grow(blocks),
-        Store::File(_) | Store::Volume(_) | Store::Volume512(_) => {
+        Store::File(_) | Store::Volume(_) | Store::Volume512(_) | Store::Absent(_) => {
             let message = format!("volume {} is as large as its file", unit.name);
             let hint = "make a larger file, and a new volume on it";
             return Err(Refusal::new(code::FILE_UNUSABLE, message, hint));
@@ -84,7 +88,7 @@ pub async fn close_alone<W: World>(shard: &Rc<ShardContext<W>>, id: VolumeId) ->
 }
 
 /// A volume that would shrink.
-pub fn shrinks(name: &str, held: u64, asked: Size) -> Refusal {
+pub(super) fn shrinks(name: &str, held: u64, asked: Size) -> Refusal {
     let message = format!("volume {name} has {}, more than {}", Size::new(held).iec(), asked.iec());
     Refusal::new(code::VOLUME_SHRINK, message, "volumes only grow; make a smaller one and copy")
 }

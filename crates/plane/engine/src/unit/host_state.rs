@@ -7,7 +7,7 @@ use shard::World;
 use volume::{PoolError, Uuid};
 
 /// The pool of a volume, as what keeps something with it.
-pub type PoolCatalog<W> = volume::Pool<Disk<W>, Group<W>>;
+pub(super) type PoolCatalog<W> = volume::Pool<Disk<W>, Group<W>>;
 
 /// The bytes, and the place where they are kept.
 pub struct HostState<W: World> {

@@ -70,6 +70,7 @@ impl Meter {
     fn count_ended(&self, latencies: &Latencies, clock: Clock, ended: Time) {
         let us = ended.since_us(clock.began);
         latencies.record(clock.operation_code, us);
+        assert!(self.ended.get() < self.begun.get(), "a command ends once, after it began");
         self.ended.set(self.ended.get() + 1);
         self.took_us.set(self.took_us.get() + us);
     }

@@ -70,7 +70,7 @@ pub fn policy_of(policy: &VolumePolicy) -> Policy {
 }
 
 /// What the cache has done for a volume.
-pub fn cache_report(counters: &VolumeCounters) -> CacheReport {
+pub(super) fn cache_report(counters: &VolumeCounters) -> CacheReport {
     let pages = |pages: u64| Size::new(pages * PAGE_BYTES);
     CacheReport {
         hits: pages(counters.reads.hit_pages),

@@ -112,6 +112,8 @@ impl<D: BlockDevice + 'static> Stack<D> {
             BlockDevice::geometry(&*self.device).block_bytes,
             "a layer keeps the block size"
         );
+        let (above, below) = (layer.geometry().blocks, BlockDevice::geometry(&*self.device).blocks);
+        assert_eq!(above, below, "a layer keeps the size");
         self.top.replace(Some(layer));
     }
 

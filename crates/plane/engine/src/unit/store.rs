@@ -1,5 +1,6 @@
 //! What a unit's data is on: one of a few kinds of device, without a pointer to follow per command.
 
+use super::absent::AbsentDevice;
 use super::stack::{self, Stack};
 use crate::pool::PoolVolume;
 use block::memory::{Null, Ram};
@@ -10,7 +11,7 @@ use std::rc::Rc;
 use volume::Sectors;
 
 /// A volume of a pool behind its cache and its limits.
-pub type Policed<W> = PolicedVolume<PoolVolume<W>, W>;
+pub(super) type Policed<W> = PolicedVolume<PoolVolume<W>, W>;
 
 /// The devices below a unit of a pool.
 type VolumeStack<W> = Stack<Policed<W>>;
@@ -27,11 +28,14 @@ pub enum Store<W: World> {
     Ram(Ram),
     /// Nothing.
     Null(Null),
+    /// What the volume was on is not there.
+    Absent(AbsentDevice),
 }
 
 impl<W: World> Store<W> {
     /// The devices below a unit of a pool whose hosts see blocks of so many bytes.
     pub fn in_pool(volume: Policed<W>, block_bytes: u32) -> Self {
+        assert!(matches!(block_bytes, 512 | volume::BLOCK_BYTES), "hosts see sectors or whole blocks");
         let stack = Stack::new(volume);
         match block_bytes {
             volume::BLOCK_BYTES => Self::Volume(stack),
@@ -43,7 +47,7 @@ impl<W: World> Store<W> {
         match self {
             Self::Volume(stack) => Some(stack),
             Self::Volume512(sectors) => Some(sectors.device()),
-            Self::File(_) | Self::Ram(_) | Self::Null(_) => None,
+            Self::File(_) | Self::Ram(_) | Self::Null(_) | Self::Absent(_) => None,
         }
     }
 
@@ -69,7 +73,7 @@ impl<W: World> Store<W> {
         match self {
             Self::Volume(stack) => stack.device().hold(extent),
             Self::Volume512(sectors) => sectors.device().device().hold(volume::blocks_of_sectors(extent)),
-            Self::File(_) | Self::Ram(_) | Self::Null(_) => None,
+            Self::File(_) | Self::Ram(_) | Self::Null(_) | Self::Absent(_) => None,
         }
     }
 }
@@ -82,6 +86,7 @@ macro_rules! each {
             Store::File($device) => $call,
             Store::Ram($device) => $call,
             Store::Null($device) => $call,
+            Store::Absent($device) => $call,
         }
     };
 }
@@ -96,6 +101,7 @@ macro_rules! awaited {
             Store::File($device) => Box::pin($call).await,
             Store::Ram($device) => $call.await,
             Store::Null($device) => $call.await,
+            Store::Absent($device) => $call.await,
         }
     };
 }

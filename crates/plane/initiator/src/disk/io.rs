@@ -62,9 +62,16 @@ pub(super) async fn run<W: World>(
             Verdict::Again(Attention::AccessChanged) => paths.refresh_access(path, &session).await,
             Verdict::Again(Attention::Restarted) => {
                 paths.lose_cache();
-                paths.drop_session(&session);
+                paths.drop_session(path, &session, "the target was started or reset");
             }
-            Verdict::Again(Attention::Cleared) => paths.drop_session(&session),
+            Verdict::Again(Attention::Cleared) => {
+                paths.drop_session(path, &session, "another initiator has cleared the commands under way");
+            }
+            Verdict::Again(Attention::UnitChanged) => paths.look_again(path, &session, false).await,
+            Verdict::Again(Attention::Preempted) => paths.look_again(path, &session, true).await,
+            Verdict::NotMapped => {
+                paths.drop_session(path, &session, "the LUN is not mapped to this initiator any more")
+            }
             Verdict::Again(Attention::Other) => {}
             Verdict::Later => {
                 paths.world.sleep(pause).await;
@@ -72,8 +79,10 @@ pub(super) async fn run<W: World>(
             }
             Verdict::PathUnusable => paths.set_unusable(path),
             Verdict::ReservationConflict => {
-                paths.fail("another initiator has taken the reservation of the unit");
-                return Err(IoErrorKind::Gone);
+                paths.resolve_conflict(path, &session).await;
+                if paths.has_failed() {
+                    return Err(IoErrorKind::Gone);
+                }
             }
             Verdict::Failed(kind) => return Err(kind),
         }

@@ -71,6 +71,10 @@ struct Path<W: World> {
     /// Where the last session was, after redirects.
     reached: Option<SocketAddr>,
     reason: String,
+    /// Why we have dropped its session ourselves.
+    dropped_because: Option<String>,
+    /// The unit is being looked at again.
+    is_looking: bool,
     access: AccessState,
     losses: u64,
     commands: u64,
@@ -94,6 +98,8 @@ impl<W: World> Paths<W> {
             session: None,
             reached: None,
             reason: "not connected yet".to_owned(),
+            dropped_because: None,
+            is_looking: false,
             access: AccessState::default(),
             losses: 0,
             commands: 0,
@@ -307,9 +313,13 @@ impl<W: World> Paths<W> {
         self.choose();
     }
 
-    /// Commands of the session may get no answer: it is ended, and they are sent again.
-    pub(super) fn drop_session(self: &Rc<Self>, session: &Session<W>) {
-        session.drop_connection();
+    /// The session of the path is ended, and its commands are sent again.
+    pub(super) fn drop_session(self: &Rc<Self>, path: usize, session: &Session<W>, reason: &str) {
+        // One that has ended may have a successor already.
+        if session.ended().is_none() {
+            self.entries.borrow_mut()[path].dropped_because = Some(reason.to_owned());
+            session.drop_connection();
+        }
         self.reap();
     }
 
@@ -372,6 +382,7 @@ impl<W: World> Paths<W> {
                 self.lost.borrow_mut().retain(|lost| lost.path != path);
             }
             entry.reached = Some(session.portal());
+            entry.dropped_because = None;
             (entry.key, entry.access, entry.session) = (key, access, Some(session));
         }
         self.choose();
@@ -388,7 +399,7 @@ impl<W: World> Paths<W> {
                 let Some(reason) = entry.session.as_ref().and_then(Session::ended) else { continue };
                 let Some(session) = entry.session.take() else { continue };
                 entry.losses += 1;
-                entry.reason = reason.to_string();
+                entry.reason = entry.dropped_because.take().unwrap_or_else(|| reason.to_string());
                 if session.writes_lost() > 0 && self.config.usage != Use::Look {
                     self.lost.borrow_mut().push(LostPath { path, key: entry.key });
                 }
@@ -396,7 +407,7 @@ impl<W: World> Paths<W> {
                     self.lose_cache();
                 }
                 if !self.is_closed.get() {
-                    let (portal, reason) = (entry.portal, reason.to_string());
+                    let (portal, reason) = (entry.portal, entry.reason.clone());
                     events.push(DiskEvent::PathLost { portal, reason, left });
                 }
             }
@@ -546,7 +557,7 @@ impl<W: World> Paths<W> {
         if !down.is_empty() {
             fence.preempt(session, key, |other| down.contains(&other)).await?;
         }
-        fence.leave(session).await
+        fence.leave(session, key).await
     }
 }
 

@@ -53,13 +53,19 @@ impl UnitFacts {
     /// *Errors*: the session failed; there is no unit; a page that every disk has is missing.
     pub async fn of<W: World>(session: &Session<W>, number: u16, lun: Lun) -> Result<Self, OpenError> {
         let inquiry = run(session, || cdb::inquiry(lun, None)).await?;
+        if verdict::of(&inquiry) == Verdict::NotMapped {
+            return Err(OpenError::NoUnit(number));
+        }
         let standard = data_of("INQUIRY", &inquiry)?;
         if !page::is_disk(&standard) {
             return Err(OpenError::NoUnit(number));
         }
         let ready = run(session, || cdb::test_unit_ready(lun)).await?;
-        if let Verdict::Failed(_) = verdict::of(&ready) {
-            return Err(refused("TEST UNIT READY", &ready));
+        match verdict::of(&ready) {
+            // LIO answers INQUIRY of LUN 0 where nothing is mapped.
+            Verdict::NotMapped => return Err(OpenError::NoUnit(number)),
+            Verdict::Failed(_) => return Err(refused("TEST UNIT READY", &ready)),
+            _ => {}
         }
         let done = run(session, || cdb::read_capacity(lun)).await?;
         let capacity = page::capacity(&data_of("READ CAPACITY (16)", &done)?);
@@ -145,7 +151,7 @@ impl UnitFacts {
 /// The access state of the target port group `group`; active/optimized where the unit does not tell.
 ///
 /// *Errors*: the session failed.
-pub async fn access_of<W: World>(session: &Session<W>, lun: Lun, group: u16) -> Result<AccessState, OpenError> {
+pub(super) async fn access_of<W: World>(session: &Session<W>, lun: Lun, group: u16) -> Result<AccessState, OpenError> {
     let answer = optional(session, || cdb::report_target_port_groups(lun)).await?;
     Ok(answer.and_then(|page| page::access_state(&page, group)).unwrap_or_default())
 }

@@ -18,10 +18,10 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-pub const BLOCK: usize = 512;
+pub(super) const BLOCK: usize = 512;
 const CHECK: u8 = 2;
 const CONFLICT: u8 = 0x18;
-pub const TARGET: &str = "iqn.2026-01.test:target";
+pub(super) const TARGET: &str = "iqn.2026-01.test:target";
 
 /// An initiator port: name and ISID.
 type Nexus = (String, [u8; 6]);
@@ -33,7 +33,7 @@ type Place = (Nexus, IpAddr, Rc<Cell<bool>>);
 type Answers = Rc<RefCell<Vec<(TaskId, Option<Response>)>>>;
 
 /// One logical unit, and what it does wrong.
-pub struct Unit {
+pub(super) struct Unit {
     world: Sim,
     pub blocks: RefCell<Vec<u8>>,
     pub keys: RefCell<BTreeMap<Nexus, u64>>,
@@ -48,6 +48,12 @@ pub struct Unit {
     pub other_identity: Cell<Option<IpAddr>>,
     /// The next commands for blocks end with these statuses.
     pub statuses: RefCell<Vec<u8>>,
+    /// The next command for blocks ends with this unit attention.
+    pub attention: Cell<Option<[u8; 2]>>,
+    /// The LUN is not mapped: every command ends with LOGICAL UNIT NOT SUPPORTED.
+    pub is_unmapped: Cell<bool>,
+    /// A registration is made, and answered with LOGICAL UNIT COMMUNICATION FAILURE, as LIO does that cannot store it.
+    pub cannot_store: Cell<bool>,
     pub transfer_blocks_max: Cell<u32>,
     pub longest: Cell<u32>,
     pub write_cache: Cell<bool>,
@@ -67,7 +73,7 @@ struct Held {
 }
 
 impl Unit {
-    pub fn new(world: &Sim, blocks: usize) -> Rc<Self> {
+    pub(super) fn new(world: &Sim, blocks: usize) -> Rc<Self> {
         Rc::new(Self {
             world: world.clone(),
             blocks: RefCell::new(vec![0; blocks * BLOCK]),
@@ -79,6 +85,9 @@ impl Unit {
             reserves: Cell::new(true),
             other_identity: Cell::default(),
             statuses: RefCell::default(),
+            attention: Cell::default(),
+            is_unmapped: Cell::default(),
+            cannot_store: Cell::default(),
             transfer_blocks_max: Cell::default(),
             longest: Cell::default(),
             write_cache: Cell::default(),
@@ -93,7 +102,7 @@ impl Unit {
     }
 
     /// The unit is served at all addresses of its machine.
-    pub fn serve(self: &Rc<Self>) {
+    pub(super) fn serve(self: &Rc<Self>) {
         let listener = self.world.listen("0.0.0.0:3260".parse().unwrap()).unwrap();
         let unit = self.clone();
         self.world.spawn(async move {
@@ -103,7 +112,7 @@ impl Unit {
         });
     }
 
-    pub async fn until_held(&self, count: usize) {
+    pub(super) async fn until_held(&self, count: usize) {
         let held = || self.held.borrow().iter().filter(|held| !held.is_over.get()).count();
         self.held_changed.until(|| held() >= count).await;
     }
@@ -124,17 +133,20 @@ impl Unit {
     }
 
     /// Another host registers and reserves.
-    pub fn reserve_for_another(&self, key: u64) {
+    pub(super) fn reserve_for_another(&self, key: u64) {
         self.keys.borrow_mut().insert(("iqn.2026-01.test:another".to_owned(), [0; 6]), key);
         self.holder.set(Some(7));
     }
 
-    pub fn byte(&self, block: usize) -> u8 {
+    pub(super) fn byte(&self, block: usize) -> u8 {
         self.blocks.borrow()[block * BLOCK]
     }
 
     async fn execute(self: Rc<Self>, nexus: Nexus, at: SocketAddr, command: &Command) -> Response {
         let cdb = &command.cdb;
+        if self.is_unmapped.get() {
+            return check(0x5, [0x25, 0]);
+        }
         match cdb[0] {
             0x00 => Response::default(),
             0x12 => self.inquiry(cdb, at),
@@ -230,7 +242,7 @@ impl Unit {
             if keys.is_empty() {
                 self.holder.set(None);
             }
-            return Response::default();
+            return if self.cannot_store.get() { check(0x2, [0x08, 0]) } else { Response::default() };
         }
         if keys.get(&nexus) != Some(&reservation_key) {
             return Response::status(CONFLICT);
@@ -255,6 +267,9 @@ impl Unit {
     async fn transfer(self: Rc<Self>, nexus: Nexus, command: &Command) -> Response {
         if let Some(status) = self.statuses.borrow_mut().pop() {
             return Response::status(status);
+        }
+        if let Some(code) = self.attention.take() {
+            return check(0x6, code);
         }
         let cdb = &command.cdb;
         let lba = u64::from_be_bytes(cdb[2..10].try_into().unwrap()) as usize;
@@ -440,8 +455,12 @@ fn good(page: Vec<u8>) -> Response {
 }
 
 fn illegal() -> Response {
+    check(0x5, [0x20, 0])
+}
+
+fn check(key: u8, [code, qualifier]: [u8; 2]) -> Response {
     assert_eq!(CHECK, 2);
     let mut sense = [0; 18];
-    (sense[0], sense[2], sense[7], sense[12]) = (0x70, 5, 10, 0x20);
+    (sense[0], sense[2], sense[7], sense[12], sense[13]) = (0x70, key, 10, code, qualifier);
     Response::check_condition(&sense)
 }

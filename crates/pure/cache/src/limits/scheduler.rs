@@ -71,7 +71,10 @@ impl<R: Runtime> Drop for Slot<R> {
         let waits = self.ticket.as_ref().filter(|ticket| !ticket.granted.get());
         match waits {
             Some(ticket) => queues.withdraw(self.flow, ticket),
-            None => queues.under_way = queues.under_way.saturating_sub(1),
+            None => {
+                assert!(queues.under_way > 0, "a command that ends was under way");
+                queues.under_way -= 1;
+            }
         }
         queues.dispatch(&self.scheduler.0.runtime);
     }
@@ -110,7 +113,11 @@ impl<R: Runtime> Scheduler<R> {
     }
 
     pub(super) fn leave(&self, flow: usize) {
-        self.0.queues.borrow_mut().flows[flow] = None;
+        let left = self.0.queues.borrow_mut().flows[flow].take();
+        assert!(
+            left.is_some_and(|flow| flow.queue.is_empty()),
+            "a volume leaves once, when none of its commands waits"
+        );
     }
 
     pub(super) fn set_limits(&self, flow: usize, limits: &Limits) {
@@ -154,6 +161,8 @@ impl Queues {
             self.now = start.max(begin);
             self.waiting -= 1;
             self.under_way += 1;
+            let is_within = self.depth == 0 || self.under_way <= self.depth;
+            assert!(is_within, "no more commands are under way than may be");
             ticket.granted.set(true);
             ticket.signal.raise();
         }

@@ -9,7 +9,6 @@ use futures_util::future::{Either, select};
 use futures_util::stream::FuturesOrdered;
 use std::pin::pin;
 use std::rc::Rc;
-use zerocopy::IntoBytes;
 
 /// While others are under way, so much has to wait before one more batch is worth its header.
 const WORTH_RECORDS: usize = 8;
@@ -69,6 +68,7 @@ impl Shared {
                 Either::Left((None, _)) | Either::Right(_) => {}
             }
         }
+        assert!(self.tasks.get() > 0, "each task of a log ends once");
         self.tasks.set(self.tasks.get() - 1);
         self.done.raise();
     }
@@ -84,6 +84,8 @@ impl Shared {
             let entries = std::mem::take(&mut batch.entries);
             self.accepted(Batch { entries, data: View::default(), ..batch });
         }
+        let units = batch.end - batch.start;
+        assert_eq!(batch.data.len() as u64, units * UNIT_BYTES as u64, "a batch fills the place that it was given");
         let at = self.blocks(format::RING_START + batch.start % self.ring_units);
         let stable = match device.write(at, std::mem::take(&mut batch.data)).await {
             Ok(written) => device.flush(written).await,
@@ -126,8 +128,11 @@ impl Shared {
             let next = if control { state.control.pop_front() } else { state.queue.pop_front() };
             entries.extend(next);
         }
+        assert!(!entries.is_empty(), "a batch has records");
         let units = units_of(entries.len(), payload);
         let start = state.place(units, self.ring_units);
+        assert!(start % self.ring_units + units <= self.ring_units, "a batch does not wrap");
+        assert!(start + units - state.tail <= self.ring_units, "a batch is not written over what is needed");
         let data = state.emit(&entries, units);
         let number = state.next_batch;
         state.next_batch += 1;
@@ -143,6 +148,9 @@ impl Shared {
         volumes.dedup();
         {
             let mut state = self.state.borrow_mut();
+            assert_eq!(batch.number, state.stable + 1, "batches count in their order");
+            let follows = state.batches.back().is_none_or(|last| last.end <= batch.start);
+            assert!(follows, "a batch lies behind those before it");
             state.stable = batch.number;
             state.batches.push_back(LiveBatch {
                 number: batch.number,
@@ -267,13 +275,11 @@ impl State {
                 Content::Release => Record::new(format::KIND_RELEASE, entry.volume, 0, 0, number),
             });
         }
+        assert_eq!(at.div_ceil(UNIT_BYTES) as u64, units, "a batch takes the units that it was placed with");
         buf[at..].fill(0);
-        let header = BatchHeader::new(self.log_id, self.epoch, [self.next_batch, self.stable], units as u32, &records);
-        let (head, entries) = (header.as_bytes(), records.as_bytes());
-        let front = format::header_units(records.len()) * UNIT_BYTES;
-        buf[..head.len()].copy_from_slice(head);
-        buf[head.len()..head.len() + entries.len()].copy_from_slice(entries);
-        buf[head.len() + entries.len()..front].fill(0);
+        let header = BatchHeader::new(self.log_id, self.epoch, [self.next_batch, self.stable], units as u32);
+        let front = header.emit(&records, &mut buf);
+        buf[front..format::header_units(records.len()) * UNIT_BYTES].fill(0);
         buf.freeze()
     }
 }

@@ -16,7 +16,8 @@
 use super::UNIT_BYTES;
 use crate::VolumeId;
 use block::IoError;
-use simd::crc32c::{crc32c, crc32c_append};
+use block::sealed::{Format, NotSealed};
+use simd::crc32c::crc32c;
 use std::ops::RangeInclusive;
 use zerocopy::little_endian::{U16, U32, U64, U128};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -37,9 +38,9 @@ pub(super) const DATA_ALIGN: usize = 512;
 /// No log counts so far, and no volume is so large: what says so is none of ours, though its check is right.
 const COUNT_MAX: u64 = 1 << 60;
 
-const ANCHOR_MAGIC: [u8; 8] = *b"BYLOGANC";
-const BATCH_MAGIC: [u8; 8] = *b"BYLOGBAT";
-const VERSION: u16 = 1;
+const VERSION: u32 = 1;
+const ANCHOR: Format = Format::short_versioned(*b"BYLOGANC", 1..=VERSION);
+const BATCH: Format = Format::short_versioned(*b"BYLOGBAT", 1..=VERSION);
 
 /// Names one log; a device that holds another one's ring is not taken for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub enum LogError {
     #[error("the write log has format {found}, this program knows up to {VERSION}")]
     TooNew {
         /// Its version.
-        found: u16,
+        found: u32,
     },
     /// Volumes that have data in the log were neither replayed nor given up.
     #[error("{} volumes still have data in the write log", .0.len())]
@@ -81,10 +82,7 @@ pub enum LogError {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct Anchor {
-    magic: [u8; 8],
-    version: U16,
-    reserved: [u8; 2],
-    check: U32,
+    frame: [u8; 16],
     /// The newer of two anchors counts.
     pub(super) sequence: U64,
     pub(super) epoch: U64,
@@ -100,11 +98,10 @@ pub(super) struct Anchor {
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct BatchHeader {
-    magic: [u8; 8],
-    version: U16,
+    frame: [u8; 10],
     pub(super) records: U16,
-    /// Of the header with this field zero, and of all record entries.
-    check: U32,
+    /// Of the header and all record entries.
+    check: [u8; 4],
     pub(super) epoch: U64,
     pub(super) number: U64,
     /// Header and payload.
@@ -140,10 +137,7 @@ pub(super) const KIND_RELEASE: u8 = 3;
 impl Anchor {
     pub(super) fn new(log: LogId, sequence: u64, epoch: u64, tail: u64, batch: u64) -> Self {
         let mut anchor = Self {
-            magic: ANCHOR_MAGIC,
-            version: VERSION.into(),
-            reserved: [0; 2],
-            check: 0.into(),
+            frame: [0; 16],
             sequence: sequence.into(),
             epoch: epoch.into(),
             tail: tail.into(),
@@ -151,20 +145,17 @@ impl Anchor {
             log: log.0.into(),
             partner: [0; 40],
         };
-        anchor.check = crc32c(anchor.as_bytes()).into();
+        ANCHOR.seal(anchor.as_mut_bytes());
         anchor
     }
 
     /// The anchor at the beginning of `unit`, if there is one.
     pub(super) fn parse(unit: &[u8]) -> Option<Result<Self, LogError>> {
         let (anchor, _) = Self::read_from_prefix(unit).ok()?;
-        let unchecked = Self { check: 0.into(), ..anchor };
-        if anchor.magic != ANCHOR_MAGIC || crc32c(unchecked.as_bytes()) != anchor.check.get() {
-            return None;
-        }
-        let found = anchor.version.get();
-        if found > VERSION {
-            return Some(Err(LogError::TooNew { found }));
+        match ANCHOR.open(anchor.as_bytes()) {
+            Ok(()) => {}
+            Err(NotSealed::Newer(found)) => return Some(Err(LogError::TooNew { found })),
+            Err(_) => return None,
         }
         let counts = [anchor.sequence, anchor.epoch, anchor.tail, anchor.batch].map(U64::get);
         let is_possible = counts.iter().all(|&count| count < COUNT_MAX) && anchor.batch.get() > 0;
@@ -173,27 +164,35 @@ impl Anchor {
 }
 
 impl BatchHeader {
-    pub(super) fn new(log: LogId, epoch: u64, [number, stable]: [u64; 2], units: u32, records: &[Record]) -> Self {
-        let mut header = Self {
-            magic: BATCH_MAGIC,
-            version: VERSION.into(),
-            records: u16::try_from(records.len()).expect("a header has room for fewer").into(),
-            check: 0.into(),
+    pub(super) fn new(log: LogId, epoch: u64, [number, stable]: [u64; 2], units: u32) -> Self {
+        Self {
+            frame: [0; 10],
+            records: 0.into(),
+            check: [0; 4],
             epoch: epoch.into(),
             number: number.into(),
             units: units.into(),
             reserved: [0; 4],
             log: log.0.into(),
             stable: stable.into(),
-        };
-        header.check = crc32c_append(crc32c(header.as_bytes()), records.as_bytes()).into();
-        header
+        }
+    }
+
+    /// Puts the header and `records` at the beginning of a batch; the answer is how many bytes they take.
+    pub(super) fn emit(mut self, records: &[Record], batch: &mut [u8]) -> usize {
+        self.records = u16::try_from(records.len()).expect("a header has room for fewer").into();
+        let front = &mut batch[..size_of::<Self>() + size_of_val(records)];
+        let (head, entries) = front.split_at_mut(size_of::<Self>());
+        head.copy_from_slice(self.as_bytes());
+        entries.copy_from_slice(records.as_bytes());
+        BATCH.seal(front);
+        front.len()
     }
 
     /// The header at the beginning of `unit`, not checked yet, when it may be one of the batches `numbers` of `log` in `epoch`.
     pub(super) fn parse(unit: &[u8], log: LogId, epoch: u64, numbers: RangeInclusive<u64>) -> Option<Self> {
         let (header, _) = Self::read_from_prefix(unit).ok()?;
-        let expected = header.magic == BATCH_MAGIC
+        let expected = BATCH.is_meant(unit)
             && header.log.get() == log.0
             && header.epoch.get() == epoch
             && numbers.contains(&header.number.get())
@@ -207,11 +206,9 @@ impl BatchHeader {
     /// The records behind the header in `batch`, when header and records match their check and can have been written.
     pub(super) fn records(&self, batch: &[u8]) -> Option<Vec<Record>> {
         let count = usize::from(self.records.get());
-        let entries = batch.get(size_of::<Self>()..size_of::<Self>() + count * size_of::<Record>())?;
-        let unchecked = Self { check: 0.into(), ..*self };
-        if crc32c_append(crc32c(unchecked.as_bytes()), entries) != self.check.get() {
-            return None;
-        }
+        let front = batch.get(..size_of::<Self>() + count * size_of::<Record>())?;
+        BATCH.open(front).ok()?;
+        let entries = front.get(size_of::<Self>()..)?;
         let records = <[Record]>::ref_from_bytes(entries).ok()?;
         records.iter().all(Record::is_possible).then(|| records.to_vec())
     }
@@ -292,6 +289,7 @@ mod tests {
     #[test]
     fn anchor_with_any_bit_changed_is_none() {
         let anchor = Anchor::new(LogId(7), 1, 2, 3, 4);
+        assert_eq!(anchor.as_bytes()[..16], *b"BYLOGANC\x01\0\0\0\x16\x81\xf1\xd8");
         assert!(matches!(Anchor::parse(anchor.as_bytes()), Some(Ok(_))));
         for bit in 0..size_of::<Anchor>() * 8 {
             let mut bytes = anchor.as_bytes().to_vec();
@@ -310,8 +308,8 @@ mod tests {
         }
         let record = |kind, start, blocks, number| Record::new(kind, VolumeId(9), start, blocks, number);
         let read = |record: Record| {
-            let header = BatchHeader::new(LogId(7), 2, [3, 2], 1, &[record]);
-            let batch = [header.as_bytes(), record.as_bytes()].concat();
+            let mut batch = [0; 128];
+            BatchHeader::new(LogId(7), 2, [3, 2], 1).emit(&[record], &mut batch);
             BatchHeader::parse(&batch, LogId(7), 2, 3..=3)?.records(&batch)
         };
         assert!(read(record(KIND_DISCARD, 1, 2, 3)).is_some());
@@ -323,19 +321,20 @@ mod tests {
         ] {
             assert!(read(impossible).is_none(), "{impossible:?}");
         }
-        let ahead = BatchHeader::new(LogId(7), 2, [3, 3], 1, &[]);
-        assert!(BatchHeader::parse(ahead.as_bytes(), LogId(7), 2, 3..=3).is_none(), "it cannot know that of itself");
+        let ahead = BatchHeader::new(LogId(7), 2, [3, 3], 1);
+        let mut batch = [0; 64];
+        ahead.emit(&[], &mut batch);
+        assert!(BatchHeader::parse(&batch, LogId(7), 2, 3..=3).is_none(), "it cannot know that of itself");
     }
 
     #[test]
     fn batch_with_any_bit_changed_is_none() {
         let data = [5; 512];
         let record = Record::new(KIND_WRITE, VolumeId(9), 1, 1, 1).with_data(512, &data);
-        let header = BatchHeader::new(LogId(7), 2, [3, 2], 1, &[record]);
         let mut batch = vec![0; 4096];
-        batch[..64].copy_from_slice(header.as_bytes());
-        batch[64..128].copy_from_slice(record.as_bytes());
+        assert_eq!(BatchHeader::new(LogId(7), 2, [3, 2], 1).emit(&[record], &mut batch), 128);
         batch[512..1024].copy_from_slice(&data);
+        assert_eq!(batch[..16], *b"BYLOGBAT\x01\0\x01\0\xa0a\x06\t");
         let whole = |batch: &[u8]| {
             let header = BatchHeader::parse(batch, LogId(7), 2, 3..=3)?;
             let records = header.records(batch)?;

@@ -50,6 +50,7 @@ impl Shared {
                 self.move_tail(&free);
             }
         }
+        assert!(self.tasks.get() > 0, "each task of a log ends once");
         self.tasks.set(self.tasks.get() - 1);
         self.done.raise();
     }
@@ -96,6 +97,8 @@ impl Shared {
     async fn write_tail(&self, device: &impl BlockDevice, free: &Free) -> Result<Stable, IoError> {
         let anchor = {
             let mut state = self.state.borrow_mut();
+            assert!((state.tail..=state.head).contains(&free.end), "the tail moves forward, at most to the head");
+            assert!(free.next <= state.next_batch, "an anchor names a batch that is there, or the next");
             state.anchor_sequence += 1;
             Anchor::new(state.log_id, state.anchor_sequence, state.epoch, free.end, free.next)
         };
@@ -104,6 +107,8 @@ impl Shared {
 
     fn move_tail(&self, free: &Free) {
         let mut state = self.state.borrow_mut();
+        let unneeded = |batch: &LiveBatch| batch.held.strong_count() == 0;
+        assert!(state.batches.iter().take(free.batches).all(unneeded), "no batch is freed that a volume needs");
         state.batches.drain(..free.batches);
         state.tail = free.end;
         let mut counters = self.counters.get();

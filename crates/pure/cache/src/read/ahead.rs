@@ -98,6 +98,7 @@ impl Ahead {
             stream.window_pages = (window * 2).min(WINDOW_PAGES_MAX);
             self.ceiling_pages = (self.ceiling_pages + window / 8).min(WINDOW_PAGES_MAX);
         }
+        assert!(self.streams[at].fetched <= pages, "nothing is read ahead behind the end of the device");
         from..self.streams[at].fetched
     }
 

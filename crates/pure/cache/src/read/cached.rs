@@ -42,6 +42,7 @@ impl Wanted {
     /// What was asked for, of the pages that hold it.
     fn cut(&self, rope: Rope) -> Rope {
         let (skip, len) = (self.bytes.start as usize % PAGE_BYTES, (self.bytes.end - self.bytes.start) as usize);
+        assert!(skip + len <= rope.len(), "all pages of a read are there");
         if rope.len() == len { rope } else { rope.slice(skip..skip + len) }
     }
 }
@@ -229,6 +230,7 @@ impl<D: BlockDevice, R> Inner<D, R> {
                 let brought = fill.wait().await?;
                 // What was written since the fetch began is not in it, so we ask for that again.
                 let end = pages.end.min(good);
+                assert!(at < end, "a fetch brings the page for which it was joined");
                 {
                     let mut store = self.cache.store.borrow_mut();
                     store.count(self.owner, |counters| counters.joined += 1);
@@ -255,6 +257,7 @@ impl<D: BlockDevice, R> Inner<D, R> {
     /// one that another fetch brings.
     fn end_of_miss(&self, pages: Range<u64>) -> u64 {
         let mut end = self.flights.next_fill(pages.clone());
+        assert!((pages.start + 1..=pages.end).contains(&end), "a fetch ends within the read, and brings a page");
         let store = self.cache.store.borrow();
         while end > pages.start + 1 && store.has(self.owner, end - 1) {
             end -= 1;

@@ -4,7 +4,7 @@
 //! ended since, is given to those who had asked by then, and to nobody else, and never goes into the cache.
 
 use crate::sabotage::{Sabotage, is_planted};
-use block::Rope;
+use block::{PAGE_BYTES, Rope};
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -157,6 +157,8 @@ pub(super) struct Leading {
 impl Leading {
     /// The fetch brought `rope`. Returns the parts of it that may go into the cache.
     pub(super) fn tell(mut self, rope: &Rope) -> SmallVec<[Range<u64>; 2]> {
+        let pages = self.fill.pages.end - self.fill.pages.start;
+        assert_eq!(rope.len() as u64, pages * PAGE_BYTES as u64, "a fetch brings all of its pages");
         self.told = true;
         self.end(Some(rope.clone()));
         self.fill.good_parts()
@@ -166,6 +168,7 @@ impl Leading {
         self.flights.0.borrow_mut().fills.retain(|fill| !Rc::ptr_eq(fill, &self.fill));
         let waiting = {
             let mut state = self.fill.state.borrow_mut();
+            assert!(state.outcome.is_none(), "a fetch ends once");
             state.outcome = Some(outcome);
             std::mem::take(&mut state.waiting)
         };

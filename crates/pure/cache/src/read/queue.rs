@@ -91,6 +91,7 @@ impl Queues {
     /// A frame dies where it stands in its queue.
     pub(super) fn bury(&mut self, from: Place, bytes: u64) {
         if from == Place::Small {
+            assert!(bytes <= self.small_bytes, "what waits in the small queue is counted");
             self.small_bytes -= bytes;
         }
         self.dead += 1;
@@ -98,6 +99,7 @@ impl Queues {
 
     /// A dead frame was met and is out of its queue.
     pub(super) fn exhume(&mut self) {
+        assert!(self.dead > 0, "every dead frame is counted");
         self.dead -= 1;
     }
 

@@ -127,6 +127,7 @@ impl Store {
     pub(super) fn leave(&mut self, owner: u32) {
         self.forget(owner);
         let volume = self.volumes[owner as usize].take().expect("a volume leaves once");
+        assert_eq!(volume.used, 0, "a volume that leaves has nothing in the cache");
         self.weights -= u64::from(volume.share.weight);
     }
 
@@ -190,6 +191,7 @@ impl Store {
             let Some(group) = self.index.group(owner, at) else { break };
             let number = group[place(at)];
             let Some(frame) = self.frames.get_mut(number as usize) else { break };
+            assert!(frame.owner == owner, "a page of a volume is in a frame of that volume");
             let from = (at - frame.first) as usize;
             let end = pages.end.min(frame.first + u64::from(frame.pages));
             let mut to = from + 1;
@@ -223,6 +225,7 @@ impl Store {
 
     /// Puts `pages`, whose content `rope` is, into the cache; as many as there is room for.
     pub(super) fn insert(&mut self, owner: u32, pages: Range<u64>, rope: &Rope, ahead: bool) {
+        assert_eq!(rope.len() as u64, (pages.end - pages.start) * PAGE_BYTES as u64, "every page has its content");
         let mut at = pages.start;
         while at < pages.end {
             let end = pages.end.min((at / GROUP_PAGES + 1) * GROUP_PAGES);
@@ -296,6 +299,8 @@ impl Store {
 
     fn add(&mut self, owner: u32, pages: Range<u64>, buf: Buf, ahead: bool) {
         let count = (pages.end - pages.start) as u8;
+        assert!(pages.start / GROUP_PAGES == (pages.end - 1) / GROUP_PAGES, "a frame holds pages of one group");
+        assert_eq!(buf.len(), usize::from(count) * PAGE_BYTES, "a frame holds all of its pages");
         let mut guards = [0; GROUP_PAGES as usize];
         for (guard, page) in guards.iter_mut().zip(buf.chunks_exact(PAGE_BYTES)) {
             *guard = crc32c(page);
@@ -307,6 +312,7 @@ impl Store {
         let place = volume.queues.admit(number, pages.start, bytes);
         volume.used += bytes;
         self.used += bytes;
+        assert!(self.used <= self.bytes_max, "the cache keeps within its memory");
         let touched = if ahead { 0 } else { live };
         let (first, data) = (pages.start, buf.freeze());
         let frame = Frame { owner, pages: count, place, hits: 0, live, touched, ahead, first, data, guards };
@@ -387,6 +393,7 @@ impl Store {
         let frame = &self.frames[number as usize];
         let (owner, bytes, place) = (frame.owner, frame_bytes(frame.pages), frame.place);
         self.recycle(number);
+        assert!(bytes <= self.volume(owner).used && bytes <= self.used, "every frame is counted");
         self.used -= bytes;
         let volume = self.volume_mut(owner);
         volume.used -= bytes;
@@ -412,6 +419,7 @@ impl Store {
     fn recycle(&mut self, number: u32) {
         let frame = &mut self.frames[number as usize];
         let pages = usize::from(std::mem::replace(&mut frame.pages, 0));
+        assert!(pages > 0, "a frame is given up once");
         let data = std::mem::take(&mut frame.data);
         if self.spare_bytes + pages * PAGE_BYTES <= SPARE_BYTES_MAX
             && let Ok(buf) = data.try_thaw()
@@ -425,6 +433,7 @@ impl Store {
         match self.spare[pages].pop() {
             Some(buf) => {
                 self.spare_bytes -= pages * PAGE_BYTES;
+                assert_eq!(buf.len(), pages * PAGE_BYTES, "a spare buffer is as long as its list says");
                 buf
             }
             None => Buf::storage(pages * PAGE_BYTES),

@@ -81,6 +81,7 @@ struct Active<'a, D, R>(&'a Inner<D, R>);
 
 impl<D, R> Drop for Active<'_, D, R> {
     fn drop(&mut self) {
+        assert!(self.0.active.get() > 0, "every write ends once");
         self.0.active.set(self.0.active.get() - 1);
         self.0.changed.raise();
     }
@@ -91,7 +92,7 @@ struct Closed<'a, D, R>(&'a Inner<D, R>);
 
 impl<D, R> Drop for Closed<'_, D, R> {
     fn drop(&mut self) {
-        self.0.closed.set(false);
+        assert!(self.0.closed.replace(false), "who opens the gate had closed it");
         self.0.changed.raise();
     }
 }
@@ -179,7 +180,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
             let newest = inner.dirty.borrow().newest();
             self.settle(newest).await?;
         }
-        inner.closed.set(true);
+        assert!(!inner.closed.replace(true), "a policy is changed by one at a time");
         let _closed = Closed(inner);
         let is_quiet = || inner.active.get() == 0 && inner.logging.borrow().is_empty();
         inner.changed.wait(|| is_quiet().then_some(())).await;
@@ -188,6 +189,7 @@ impl<D: BlockDevice + 'static, R: Runtime> WriteBack<D, R> {
         if old == WritePolicy::Back && !is_planted(Sabotage::SwitchKeepsRecords) {
             self.release().await?;
         }
+        assert!(inner.dirty.borrow().is_empty(), "a policy changes while nothing waits");
         inner.policy.set(policy);
         Ok(())
     }
@@ -388,6 +390,7 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
         start: Lba,
         data: View,
     ) -> impl Future<Output = Result<Option<Hold>, LogFailed>> + use<D, R> {
+        assert!(data.len() <= log.record_bytes_max(), "a record fits into a batch");
         self.logging.borrow_mut().push((start, data.len()));
         let (log, volume) = (log.clone(), self.volume);
         async move { log.append(volume, Content::Write { start, data }).await }
@@ -465,6 +468,8 @@ impl<D: BlockDevice + 'static, R: Runtime> BlockDevice for WriteBack<D, R> {
         if at < extent.end() {
             rope.append(inner.device.read(Extent { start: at, len: extent.end() - at }).await?);
         }
+        let bytes = extent.len.bytes(inner.device.geometry().block_bytes);
+        assert_eq!(rope.len() as u64, bytes, "what waits and what lies below are all of a read");
         Ok(rope)
     }
 

@@ -108,6 +108,8 @@ impl<D: BlockDevice + 'static, R: Runtime> Inner<D, R> {
     async fn carry(this: Rc<Self>, run: Run) {
         let _lock = this.below.exclusive(run.extent.start.0..run.extent.end().0).await;
         let block_bytes = this.device.geometry().block_bytes;
+        let bytes: usize = run.parts.iter().map(|(_, piece)| piece.data.len()).sum();
+        assert_eq!(bytes as u64, run.extent.len.bytes(block_bytes), "the pieces of a run are all of it");
         let sound = run.parts.iter().all(|(_, piece)| crc32c(&piece.data) == piece.guard);
         if sound && this.device.write(run.extent.start, gather(&run)).await.is_ok() {
             this.note_moved(&run);

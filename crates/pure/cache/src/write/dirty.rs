@@ -92,6 +92,7 @@ impl Dirty {
 
     /// Bytes that wait and will go below: what is stuck must not keep others out of the memory.
     pub(super) fn moving_bytes(&self) -> u64 {
+        assert!(self.stuck_bytes <= self.bytes, "what is stuck waits as well");
         self.bytes - self.stuck_bytes
     }
 
@@ -107,6 +108,8 @@ impl Dirty {
 
     /// The blocks from `start` on hold `data`; what they held before is forgotten.
     pub(super) fn insert(&mut self, start: u64, data: View, guard: u32, at: Time, hold: Option<Hold>) {
+        let whole = !data.is_empty() && (data.len() as u64).is_multiple_of(self.block_bytes);
+        assert!(whole, "whole blocks wait");
         let number = self.next_number;
         self.next_number += 1;
         let end = start + self.blocks(data.len());
@@ -149,14 +152,17 @@ impl Dirty {
             self.stuck_bytes += piece.data.len() as u64;
         }
         self.ages.insert((piece.since, start));
-        self.pieces.insert(start, piece);
+        let before = self.pieces.insert(start, piece);
+        assert!(before.is_none(), "each block waits once");
     }
 
     fn take(&mut self, start: u64) -> Option<Piece> {
         let piece = self.pieces.remove(&start)?;
-        self.ages.remove(&(piece.since, start));
+        assert!(self.ages.remove(&(piece.since, start)), "every piece has its age");
+        assert!(piece.data.len() as u64 <= self.bytes, "the bytes of all pieces are counted");
         self.bytes -= piece.data.len() as u64;
         if piece.stuck {
+            assert!(self.stuck > 0, "every piece that is stuck is counted");
             self.stuck -= 1;
             self.stuck_bytes -= piece.data.len() as u64;
         }
@@ -236,6 +242,7 @@ impl Dirty {
             parts.push((end, piece.clone()));
             end += piece.data.len() as u64 / self.block_bytes;
         }
+        assert!(start < end && start >= unit, "a run has pieces, of one stripe or unit");
         Some(Run { extent: Extent::new(start, end - start), parts })
     }
 

@@ -108,12 +108,14 @@ impl WriteMemory {
 
     /// Gives `bytes` back.
     pub(super) fn give(&self, bytes: u64) {
+        assert!(bytes <= self.0.used.get(), "only memory that was taken is given back");
         self.0.used.set(self.0.used.get() - bytes);
         self.0.room.raise();
     }
 
     /// What waits has changed from `old` bytes to `new`.
     pub(super) fn adjust(&self, old: u64, new: u64) {
+        assert!(old <= self.0.used.get(), "what a volume holds is counted");
         self.0.used.set(self.0.used.get() + new - old);
         if new < old {
             self.0.room.raise();

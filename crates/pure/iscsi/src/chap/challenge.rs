@@ -21,7 +21,8 @@ impl Challenge {
     /// in clear like the challenge, and tells an answer to this challenge from one to another.
     #[must_use]
     pub fn new(algorithm: Algorithm, random: &[u8; CHALLENGE_RANDOM_BYTES]) -> Self {
-        let bytes = random.iter().take(algorithm.digest_bytes()).copied().collect();
+        let bytes: Digest = random.iter().take(algorithm.digest_bytes()).copied().collect();
+        assert_eq!(bytes.len(), algorithm.digest_bytes(), "a challenge is as long as what answers it");
         let [.., identifier] = *random;
         Self { algorithm, identifier, bytes }
     }

@@ -90,6 +90,7 @@ impl FullFeaturePhase {
     }
 
     fn send_sequence(&self, link: &mut Link, sequence: &Sequence, data_out: &Rope, range: Range<u32>) {
+        assert!(range.start <= range.end, "a sequence ends behind its beginning");
         let mut at = range.start;
         let mut data_sn = DataSn(0);
         while at < range.end {

@@ -98,6 +98,7 @@ impl FullFeaturePhase {
     fn complete(&mut self, link: &mut Link, completion: Completion) {
         let Some(Task::Command(task)) = self.tasks.remove(completion.task) else { return };
         let data_in = task.buf.map(|mut buf| {
+            assert!(task.received_bytes as usize <= buf.len(), "no more comes than there is space for");
             // What did not come is not shown: the memory may hold old bytes.
             buf.truncate(task.received_bytes as usize);
             buf

@@ -53,6 +53,7 @@ impl Dialogue {
             return TextPart::default();
         }
         let part = self.outgoing.take(LOGIN_SEGMENT_BYTES_MAX);
+        assert!(part.text.len() <= LOGIN_SEGMENT_BYTES_MAX, "a part fits into a PDU of a login");
         self.promised = part.continues;
         part
     }

@@ -148,13 +148,6 @@ impl InitiatorLogin {
         }
     }
 
-    /// What the bytes of the connection did wrong before they were a PDU ends the login.
-    pub fn handle_violation(&mut self, violation: Violation) {
-        if !self.is_over {
-            self.end(InitiatorStep::Failed(violation));
-        }
-    }
-
     /// The next thing to do.
     pub fn poll(&mut self) -> Option<InitiatorStep> {
         self.steps.pop_front()

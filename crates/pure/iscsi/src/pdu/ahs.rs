@@ -63,12 +63,14 @@ impl<'a> Ahs<'a> {
     ///
     /// *Panics*: when the CDB has more bytes than a segment can count.
     pub fn emit(&self, out: &mut Vec<u8>) {
+        let begin = out.len();
         if let Some(cdb) = self.extended_cdb {
             segment(out, EXTENDED_CDB, cdb);
         }
         if let Some(bytes) = self.expected_read_bytes {
             segment(out, BIDIRECTIONAL_READ_LENGTH, &bytes.to_be_bytes());
         }
+        assert_eq!(out.len() - begin, self.bytes(), "additional headers are as long as was announced");
     }
 }
 

@@ -75,6 +75,7 @@ impl DataIn {
     /// The header holds these fields and the lengths of what follows.
     #[inline]
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
+        assert!(self.is_final || self.status.is_none(), "a status comes with the last data");
         let residual = self.status.map_or(Residual::None, |status| status.residual);
         let flags = field::bit(self.is_final, FINAL)
             | field::bit(self.acknowledge, ACKNOWLEDGE)

@@ -4,7 +4,7 @@ use super::{Bhs, Opcode, field};
 use crate::Violation;
 
 /// The most bytes that a data segment can have: its length field has 24 bits.
-pub const DATA_SEGMENT_BYTES_MAX: usize = 0x00ff_ffff;
+pub(super) const DATA_SEGMENT_BYTES_MAX: usize = 0x00ff_ffff;
 
 /// The lengths of the segments behind a basic header, without digests and without padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -61,6 +61,7 @@ impl R2t {
     /// The header holds these fields and the lengths of what follows.
     #[inline]
     pub fn emit(&self, follows: SegmentLengths, header: &mut Bhs) {
+        assert!(self.desired_data_transfer_bytes > 0, "an R2T asks for something");
         lengths::begin(header, Opcode::R2t, false, FINAL, follows);
         field::put::<8, 8>(header, self.lun.0.to_be_bytes());
         field::put::<16, 4>(header, self.initiator_task_tag.0.to_be_bytes());

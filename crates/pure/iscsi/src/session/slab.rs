@@ -36,6 +36,7 @@ impl<T> Slab<T> {
 
     /// How many values there are.
     pub(crate) fn len(&self) -> usize {
+        assert!(self.free.len() <= self.places.len(), "a place is free once");
         self.places.len() - self.free.len()
     }
 
@@ -47,6 +48,7 @@ impl<T> Slab<T> {
             u32::try_from(self.places.len() - 1).expect("callers bound the places")
         });
         let place = &mut self.places[index as usize];
+        assert!(place.value.is_none(), "a place that is free holds no task");
         place.value = Some(value);
         TaskId { index, generation: place.generation }
     }

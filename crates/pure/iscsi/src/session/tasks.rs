@@ -122,6 +122,7 @@ impl TagTable {
         }
         self.place(tag, index);
         self.used += 1;
+        assert!(self.used * 2 <= self.entries.len(), "a look-up ends at an empty entry");
     }
 
     fn place(&mut self, tag: u32, index: u32) {

@@ -32,6 +32,7 @@ pub(crate) enum Arrival {
 impl<T> CommandWindow<T> {
     /// A window that expects `first` and is open for `places` requests.
     pub(crate) fn new(first: CmdSn, places: u32) -> Self {
+        assert!((1..1 << 31).contains(&places), "a window is narrower than half the circle of numbers");
         let maximum = first.plus(places).minus(1);
         Self { expected: first, maximum, held: Vec::new(), held_count: 0, places }
     }
@@ -79,11 +80,13 @@ impl<T> CommandWindow<T> {
 
     /// The expected request was taken.
     pub(crate) fn advance(&mut self) {
+        assert!(!self.is_closed(), "ExpCmdSN goes no further than MaxCmdSN + 1");
         self.expected = self.expected.next();
     }
 
     /// Keeps `request`, which [`CommandWindow::judge`] found to be ahead, until its turn comes.
     pub(crate) fn hold(&mut self, cmd_sn: CmdSn, request: T) {
+        assert!(cmd_sn.since(self.expected) < self.places, "what is held lies in the window");
         if self.held.is_empty() {
             self.held.resize_with(self.places.next_power_of_two() as usize, || None);
         }
@@ -113,6 +116,10 @@ impl<T> CommandWindow<T> {
         if width > self.maximum.next().since(self.expected) {
             self.maximum = self.expected.plus(width).minus(1);
         }
+        assert!(
+            self.maximum.next().since(self.expected) <= self.places,
+            "the window opens no more places than there are"
+        );
     }
 
     fn place(&self, cmd_sn: CmdSn) -> usize {

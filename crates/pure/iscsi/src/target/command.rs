@@ -104,6 +104,8 @@ impl FullFeature {
             command.refusal = Some(Box::new(Response::check_condition(&PROTOCOL_SERVICE_CRC_ERROR)));
         }
         if command.takes_data() && data_bytes > 0 {
+            let end = header.buffer_offset_bytes as usize + data_bytes;
+            assert!(end <= command.held_bytes, "data that was admitted has its place");
             Ok(Placement::Command { task: id, offset: header.buffer_offset_bytes as usize })
         } else {
             Ok(Placement::Skip(Some(id)))
@@ -236,6 +238,8 @@ impl FullFeature {
                 command.buf = Some(Buf::recycled(room as usize));
                 command.held_bytes = room as usize;
                 self.held_bytes += room as usize;
+                let is_bounded = self.held_bytes <= link.config.data_out_held_bytes_max;
+                assert!(is_bounded || self.held_bytes == room as usize, "data of commands is within its memory");
                 if room > immediate_bytes {
                     command.enrolment = gate.enrol(header.lun);
                 }
@@ -248,6 +252,7 @@ impl FullFeature {
         let Some(task) = self.session.find_mut(id) else { return };
         let (lun, immediate) = (task.lun, task.immediate);
         let Some(command) = task.command_mut() else { return };
+        assert!(command.is_ready(), "a command is handed out once, with all of its data");
         command.progress = Progress::Running;
         self.events.push_back(Event::Command(Command {
             task: id,
@@ -372,6 +377,7 @@ impl CommandTask {
     fn take_data(&mut self) -> View {
         let Some(mut buf) = self.buf.take() else { return View::default() };
         let wanted = self.data_out.total_bytes() as usize;
+        assert!(buf.len() >= wanted, "a command is handed out with as much data as it is to have");
         // The surplus is nobody's, and may end in what lay there before.
         if buf.len() > wanted {
             buf.truncate(wanted);

@@ -69,6 +69,7 @@ impl DataOut {
     /// The data-out of a command that takes `total_bytes`, brought `immediate_bytes` with it and announced
     /// more unsolicited data or not.
     pub(crate) fn start(total_bytes: u32, immediate_bytes: u32, announced: bool, limits: &Limits) -> Self {
+        assert!(immediate_bytes <= total_bytes, "no more comes with a command than it moves");
         let unsolicited_end = announced.then(|| limits.first_burst_bytes_max.min(total_bytes));
         Self {
             total_bytes,
@@ -169,6 +170,7 @@ impl DataOut {
 
     /// What has come from `offset` on, with the `last` part of its sequence or not, is worth nothing.
     pub(crate) fn lose(&mut self, offset: u32, last: bool) {
+        assert!(offset <= self.received_bytes, "what is lost had come");
         self.received_bytes = offset;
         self.broken = !last;
         if last {
@@ -197,6 +199,8 @@ impl DataOut {
         self.r2t_sn += 1;
         let solicitation = Solicitation { r2t_sn, offset, len };
         self.open.push(solicitation);
+        assert!(self.open.len() <= limits.outstanding_r2t_max as usize, "no more R2Ts are open than were agreed");
+        assert!(len > 0 && self.solicited_to <= self.total_bytes, "an R2T asks for data that the command moves");
         Some(solicitation)
     }
 
@@ -214,6 +218,7 @@ impl DataOut {
 
     fn end_sequence(&mut self, solicited: bool) {
         self.data_sn = 0;
+        assert!(!solicited || !self.open.is_empty(), "a solicited sequence answers an R2T");
         if solicited {
             self.open.remove(0);
         } else {

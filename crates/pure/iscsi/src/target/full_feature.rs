@@ -80,6 +80,7 @@ impl Roster {
 
     /// The connection in `slot` is no more.
     fn lose(&mut self, slot: usize) {
+        assert!(slot < self.0.len(), "only connections that were there are lost");
         self.0[slot] = None;
     }
 
@@ -341,9 +342,11 @@ impl FullFeature {
     pub(crate) fn remove(&mut self, id: TaskId) -> bool {
         let Some(task) = self.session.find(id) else { return false };
         if let Kind::Command(command) = &task.kind {
+            assert!(command.held_bytes <= self.held_bytes, "the memory of every command is counted");
             self.held_bytes -= command.held_bytes;
         }
         if task.slot.is_none() {
+            assert!(self.orphans > 0, "every command whose connection is lost is counted");
             self.orphans -= 1;
         }
         self.session.remove(id)

@@ -173,6 +173,7 @@ impl FullFeature {
     ///
     /// Source: RFC 7143 §7.2.2, §11.5.6.
     pub(crate) fn reassign(&mut self, link: &mut Link, lost: &mut Link, request: &TaskManagementRequest) {
+        assert_ne!(link.slot, lost.slot, "a task moves to another connection");
         let (tag, data_sn) = (request.referenced_task_tag, request.exp_data_sn.0);
         let Some(id) = self.session.by_tag(tag) else {
             if let Some(answer) = lost.sent.take_answer(tag) {

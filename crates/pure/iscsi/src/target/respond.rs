@@ -29,6 +29,7 @@ impl FullFeature {
         let Some(task) = self.session.find_mut(id) else { return };
         let tag = task.tag;
         let Some(command) = task.command_mut() else { return };
+        assert!(command.progress != Progress::Responding, "a command is answered once");
         command.progress = Progress::Responding;
         let mut answer = Responding::new((id, tag), command.moves(), response, link, burst_bytes_max);
         answer.solicitations = command.data_out.solicitations();
@@ -111,6 +112,7 @@ impl Responding {
         link: &Link,
         burst_bytes_max: u32,
     ) -> Self {
+        assert!(link.peer_data_segment_bytes_max > 0 && burst_bytes_max > 0, "data leaves in pieces of some length");
         // Never more than the initiator expects.
         let given = u32::try_from(response.data_in.len()).unwrap_or(u32::MAX);
         let (residual, read_residual) = moves.residuals(&response);
@@ -153,6 +155,7 @@ impl Responding {
 
     /// Queues the next Data-In, which is not the last PDU of its task.
     pub(crate) fn send_next_data_in(&mut self, link: &mut Link, cmd_sns: CmdSns) {
+        assert!(self.data_in_bytes < self.data_in_total, "a Data-In that is sent brings data");
         self.send_data_in(link, cmd_sns);
         self.data_in_bytes += self.data_in_len(self.data_in_bytes);
         self.data_in_pdus += 1;
@@ -187,6 +190,7 @@ impl Responding {
     /// Queues the last PDU of a task: GOOD rides on the last data, everything else stands apart.
     pub(crate) fn send_status(&self, link: &mut Link, cmd_sns: CmdSns, stat_sn: StatSn) {
         let len = self.data_in_len(self.data_in_bytes);
+        assert_eq!(self.data_in_bytes + len, self.data_in_total, "a status comes with the last data, or behind it");
         if len > 0 {
             let status = Some(DataInStatus { status: self.response.status, stat_sn, residual: self.residual });
             let header = DataIn { is_final: true, status, ..self.next_data_in(cmd_sns) };
@@ -219,6 +223,7 @@ impl Responding {
         self.segment_bytes_max = link.peer_data_segment_bytes_max;
         self.data_in_pdus = data_sn;
         self.data_in_bytes = self.data_in_offset(data_sn);
+        assert!(self.data_in_bytes <= self.data_in_total, "an answer goes back to data that it has");
     }
 
     fn next_data_in(&self, cmd_sns: CmdSns) -> DataIn {

@@ -38,15 +38,19 @@ pub(crate) enum What {
 
 impl Sent {
     fn push(&mut self, status: Status) {
+        let follows = self.statuses.back().is_none_or(|last| last.stat_sn.precedes(status.stat_sn));
+        assert!(follows, "statuses are kept in the order of their numbers");
         self.bytes += status.bytes();
         self.statuses.push_back(status);
         while self.statuses.len() > STATUSES_MAX || self.bytes > BYTES_MAX && self.statuses.len() > 1 {
             self.pop();
         }
+        assert!(self.statuses.len() <= STATUSES_MAX, "no more is kept than the bounds allow");
     }
 
     fn pop(&mut self) {
         if let Some(status) = self.statuses.pop_front() {
+            assert!(status.bytes() <= self.bytes, "the bytes of all statuses are counted");
             self.bytes -= status.bytes();
         }
     }

@@ -33,6 +33,7 @@ impl TextCollector {
             return Err(Violation::ContinuesWithoutText);
         }
         self.text.extend_from_slice(segment);
+        assert!(self.text.len() <= TEXT_BYTES_MAX, "text is bounded, whoever sends it");
         Ok((!continues).then(|| std::mem::take(&mut self.text)))
     }
 

@@ -24,6 +24,7 @@ impl TextWriter {
     pub fn push(&mut self, key: &str, value: impl Display) {
         let value = value.to_string();
         assert!(!value.contains('\0'), "a value has no NUL byte");
+        assert!(!key.is_empty() && !key.contains(['=', '\0']), "a key ends where its value begins");
         self.text.extend_from_slice(key.as_bytes());
         self.text.push(b'=');
         self.text.extend_from_slice(value.as_bytes());
@@ -33,6 +34,7 @@ impl TextWriter {
     /// The next at most `bytes_max` bytes leave. A pair may be cut anywhere; the peer joins it.
     #[must_use]
     pub fn take(&mut self, bytes_max: usize) -> TextPart {
+        assert!(bytes_max > 0, "text leaves in pieces of some length");
         let rest = self.text.split_off(self.text.len().min(bytes_max));
         let text = std::mem::replace(&mut self.text, rest);
         TextPart { text, continues: !self.text.is_empty() }

@@ -179,6 +179,7 @@ impl Cache {
 
     /// How many pages are in memory.
     pub(crate) fn held(&self) -> usize {
+        assert!(self.free.len() <= self.slots.len(), "a slot is free once");
         self.slots.len() - self.free.len()
     }
 
@@ -218,6 +219,7 @@ impl Cache {
         let slot = &mut self.slots[slot];
         assert!(changes <= slot.changes, "changes are counted upwards");
         if slot.dirty && slot.changes == changes {
+            assert!(self.dirty > 0, "every dirty page is counted");
             slot.dirty = false;
             self.dirty -= 1;
         }
@@ -255,6 +257,7 @@ impl Pins {
     pub(crate) fn hold(&mut self, id: PageId) -> bool {
         let mut cache = self.cache.borrow_mut();
         let Some(at) = cache.slot_of(id) else { return false };
+        assert!(cache.slots[at].pins < u32::MAX - 1, "a page that is in memory has a slot of its own");
         cache.slots[at].pins += 1;
         self.slots.push(u32::try_from(at).expect("slots are counted in 32 bits"));
         true

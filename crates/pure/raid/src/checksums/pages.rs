@@ -3,11 +3,11 @@
 use crate::checksums::Checksums;
 use crate::checksums::cache::Pins;
 use crate::finding::{Finding, FindingKind, Outcome};
-use crate::members::MemberState;
+use crate::members::{MemberState, Patience};
 use crate::on_disk::area::PAGE_ENTRIES;
 use crate::on_disk::entry::Entry;
 use crate::on_disk::page::{Entries, Found, PageId, blocks_of, pages_of, parse, parse_any};
-use block::{BlockDevice, Extent, IoError, Lba};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba};
 use std::ops::Range;
 use std::rc::Rc;
 
@@ -105,6 +105,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
 
     /// Takes the page into memory; one at a time, so that what was read is never older than what was written.
     async fn load_page(self: &Rc<Self>, id: PageId) {
+        assert!(id.page < self.pages.segments.pages(), "only pages that the array has are loaded");
         let key = u64::from(id.member) << 48 | id.page;
         let _alone = self.pages.loading.exclusive(key..key + 1).await;
         if self.pages.cache.borrow().has(id) {
@@ -115,8 +116,24 @@ impl<D: BlockDevice + 'static> Checksums<D> {
             return;
         }
         let homes = self.homes(id);
-        let [a, b] = homes.map(|home| self.read_home(id, home));
-        let (a, b) = futures_util::future::join(a, b).await;
+        let read = async |patience| {
+            let [a, b] = homes.map(|home| self.read_home(id, home, patience));
+            futures_util::future::join(a, b).await
+        };
+        let (mut a, mut b) = read(Patience::Hedged).await;
+        let is_late = |found: &Option<Result<Found, IoError>>| {
+            found
+                .as_ref()
+                .and_then(|found| found.as_ref().err())
+                .is_some_and(|error| error.kind == IoErrorKind::TimedOut)
+        };
+        match (is_late(&a), is_late(&b)) {
+            (false, false) => {}
+            // The other copy is as good as with a member that is away.
+            (true, false) if matches!(b, Some(Ok(_))) => a = None,
+            (false, true) if matches!(a, Some(Ok(_))) => b = None,
+            _ => (a, b) = read(Patience::Patient).await,
+        }
         let (entries, repair) = self.choose_page(id, a, b);
         let mut cache = self.pages.cache.borrow_mut();
         cache.insert(id, entries);
@@ -155,7 +172,7 @@ impl<D: BlockDevice + 'static> Checksums<D> {
             // that has just joined had others' pages before.
             let may_be_old = self.pages.position.get().is_some() && id.member + 1 == self.members.width();
             if !self.pages.recovering.get() && !may_be_old {
-                self.pages.report(Finding { member: home.member, extent, kind, outcome });
+                self.pages.report(Finding::new(home.member, extent, kind, outcome));
             }
         }
         let older = crate::sabotage::is(crate::sabotage::Bug::OlderPageCopy);
@@ -168,17 +185,22 @@ impl<D: BlockDevice + 'static> Checksums<D> {
     }
 
     /// The copy at `home`; `None` when nobody can be asked.
-    pub(crate) async fn read_home(self: &Rc<Self>, id: PageId, home: Home) -> Option<Result<Found, IoError>> {
+    pub(crate) async fn read_home(
+        self: &Rc<Self>,
+        id: PageId,
+        home: Home,
+        patience: Patience,
+    ) -> Option<Result<Found, IoError>> {
         let place = self.members.place(home.member);
         if place.state() != MemberState::InService {
             return None;
         }
         let extent = Extent { start: home.at, len: block::Blocks(1) };
-        Some(match self.members.read_beside_data(home.member, extent).await {
+        Some(match self.members.read_beside_data(home.member, extent, patience).await {
             Ok(rope) => {
                 let block = rope.into_view();
                 let found = parse(&block, self.pages.id, id).or_else(|| self.found_before(&block, self.pages.id, id));
-                found.ok_or(IoError::new(block::IoErrorKind::Medium, extent))
+                found.ok_or(IoError::new(IoErrorKind::Medium, extent))
             }
             Err(error) => Err(error),
         })

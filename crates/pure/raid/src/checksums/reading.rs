@@ -2,7 +2,7 @@
 
 use crate::checksums::{Checksums, Pages};
 use crate::geometry::bytes;
-use crate::members::MemberState;
+use crate::members::{MemberState, Patience};
 use crate::on_disk::entry::Entry;
 use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Rope};
@@ -27,8 +27,13 @@ impl<D: BlockDevice + 'static> Checksums<D> {
         }
     }
 
-    pub(crate) async fn read_compared(self: &Rc<Self>, member: u16, extent: Extent) -> Result<Rope, IoError> {
-        let rope = self.members.read_data(member, extent).await?;
+    pub(crate) async fn read_compared(
+        self: &Rc<Self>,
+        member: u16,
+        extent: Extent,
+        patience: Patience,
+    ) -> Result<Rope, IoError> {
+        let rope = self.members.read_data(member, extent, patience).await?;
         loop {
             match compare(&self.pages, member, extent, &rope) {
                 Some(None) => {

@@ -1,5 +1,6 @@
 //! Sets of members, as bits.
 
+use crate::bounds::MEMBERS_MAX;
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Sub};
 
@@ -20,6 +21,7 @@ impl MemberSet {
     /// This member only.
     #[must_use]
     pub fn only(member: u16) -> Self {
+        assert!(member < MEMBERS_MAX, "an array has no more members than a set has bits");
         Self(1 << member)
     }
 

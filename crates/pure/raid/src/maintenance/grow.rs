@@ -61,7 +61,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
     /// Nobody else changes the shape until [`Growth::end`].
     pub(super) fn begin(path: &Path<D>) -> Result<Self, GrowError> {
         let growth = Self::admit(path)?;
-        growth.array.commands.growing.set(true);
+        assert!(!growth.array.commands.growing.replace(true), "an array grows in one way at a time");
         Ok(growth)
     }
 
@@ -71,7 +71,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
         if let Some(member) = array.members.not_in_service().iter().next() {
             return Err(GrowError::NotInService(member));
         }
-        if path.is_reshaping() {
+        if path.is_reshaping() || array.members.places().iter().any(|place| place.shadow().is_some()) {
             return Err(GrowError::Busy);
         }
         Ok(Self { array })
@@ -79,7 +79,7 @@ impl<D: BlockDevice + 'static> Growth<D> {
 
     /// The shape may be changed again.
     pub(super) fn end(&self) {
-        self.array.commands.growing.set(false);
+        assert!(self.array.commands.growing.replace(false), "a growth ends once");
     }
 
     fn plan(&self, member_blocks: Blocks) -> Result<Segment, GrowError> {

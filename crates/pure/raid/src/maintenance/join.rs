@@ -49,7 +49,7 @@ impl<D: BlockDevice + 'static> Array<D> {
                 array.members.end_joining(array.members.joining());
                 current.replace(Path::Protected(Rc::new(array.reshaped(array.layout, places))));
             }
-            commands.growing.set(false);
+            assert!(commands.growing.replace(false), "a growth ends once");
             joined
         };
         background.finish(work).await

@@ -2,12 +2,13 @@
 
 use crate::array::Array;
 use crate::error::RebuildError;
-use crate::geometry::{Layout, MemberSet, Place, Role};
+use crate::geometry::{Layout, MemberSet, Place, Role, Rows};
+use crate::maintenance::rebuild_pages::written_rows;
 use crate::members::{MemberState, Members, Op, Ops};
 use crate::protected::Protected;
 use crate::status::Progress;
-use crate::stripes::Stripes;
-use block::{BlockDevice, Extent, IoError, Stable};
+use crate::stripes::{Blind, Stripes};
+use block::{BlockDevice, Blocks, Extent, IoError, Stable};
 use futures_util::future::{Either, join_all, select};
 use futures_util::stream::{FuturesOrdered, StreamExt};
 use shard::RangeGuard;
@@ -37,18 +38,35 @@ pub struct Rebuilt {
     /// Blocks of the replacement whose content was lost: more members could not read them than the level
     /// can give back. Reading them is a medium error until they are written.
     pub unreadable: Vec<Extent>,
-    /// The blocks of the array among them (the others held parity).
+    /// Blocks of the array whose content was lost: those among them that are data, and those of other members that took them
+    /// to be restored.
     pub lost: Vec<Extent>,
 }
 
 /// Steps of a rebuild that are under way at once.
 const STEPS_AT_ONCE: usize = 3;
 
-/// Stripes that are on the replacement, and locked; blocks of it that nobody could give back, each with its stripe.
+/// Stripes that are on the replacement, and locked; blocks of it and of the array that nobody could give back.
 struct Filled {
     step: Range<u64>,
-    unreadable: Vec<(u64, Extent)>,
+    losses: Losses,
     guard: RangeGuard,
+}
+
+/// What could not be restored.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// Blocks of the member.
+    on_member: Vec<Extent>,
+    /// Blocks of the array.
+    in_array: Vec<Extent>,
+}
+
+impl Losses {
+    pub(super) fn add(&mut self, on_member: Extent, in_array: Vec<Extent>) {
+        self.on_member.push(on_member);
+        self.in_array.extend(in_array);
+    }
 }
 
 /// A rebuild of one member that runs.
@@ -138,6 +156,7 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
                     front_stripe = self.advance(filled, &mut rebuilt)?;
                 }
             }
+            assert!(rebuilt.stripes <= total, "no stripe is rebuilt twice");
         }
     }
 
@@ -149,17 +168,17 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
             array.settle_stripes(&step).await.map_err(RebuildError::Stopped)?;
         }
         let mut ops = Ops::new();
-        let mut unreadable: Vec<(u64, Extent)> = Vec::new();
-        for (stripe, part) in step.clone().zip(join_all(step.clone().map(|s| self.rebuild_stripe(s))).await) {
+        let mut losses = Losses::default();
+        for part in join_all(step.clone().map(|stripe| self.rebuild_stripe(stripe))).await {
             let (writes, lost) = part.map_err(RebuildError::Stopped)?;
             ops.extend(writes);
-            unreadable.extend(lost.into_iter().map(|extent| (stripe, extent)));
+            losses.on_member.extend(lost.on_member);
+            losses.in_array.extend(lost.in_array);
         }
         self.still_rebuilding()?;
-        unreadable.iter().for_each(|&(_, extent)| self.members.place(self.member).mark_unreadable(extent));
-        let lost = unreadable.iter().map(|&(_, extent)| extent).collect();
-        let guard = self.fill_in(ops, lost, guard).await.map_err(RebuildError::Stopped)?;
-        Ok(Filled { step, unreadable, guard })
+        losses.on_member.iter().for_each(|&extent| self.members.place(self.member).mark_unreadable(extent));
+        let guard = self.fill_in(ops, losses.on_member.clone(), guard).await.map_err(RebuildError::Stopped)?;
+        Ok(Filled { step, losses, guard })
     }
 
     /// The front is behind these stripes, and they are free; the front, then.
@@ -167,37 +186,38 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
     /// Nothing is awaited between the two: nobody sees one without the other. A rebuild that is dropped before
     /// leaves the front where it was.
     fn advance(&self, filled: Filled, rebuilt: &mut Rebuilt) -> Result<u64, RebuildError> {
-        let Filled { step, unreadable, guard } = filled;
+        let Filled { step, losses, guard } = filled;
         assert!(step.end <= self.layout.stripes(), "a rebuild is within the array");
         self.still_rebuilding()?;
-        for (stripe, extent) in unreadable {
-            let role = self.layout.role_of(stripe, self.member);
-            rebuilt.note(extent, self.array_extent_of(stripe, role, extent));
+        if let MemberState::Rebuilding { front_stripe } = self.members.place(self.member).state() {
+            assert!(front_stripe <= step.start, "the front of a rebuild moves forward");
         }
         self.members.place(self.member).set_state(MemberState::Rebuilding { front_stripe: step.end });
         drop(guard);
-        rebuilt.stripes += step.end - step.start;
+        rebuilt.add(step.end - step.start, losses);
         Ok(step.end)
     }
 
     /// The writes that restore the member in `stripe`, and its blocks that nothing can restore.
-    async fn rebuild_stripe(&self, stripe: u64) -> Result<(Ops, Vec<Extent>), IoError> {
+    async fn rebuild_stripe(&self, stripe: u64) -> Result<(Ops, Losses), IoError> {
         let role = self.layout.role_of(stripe, self.member);
-        let blind = MemberSet::only(self.member);
-        let (mut ops, mut lost) = (Ops::new(), Vec::new());
+        let blind = Blind::of(MemberSet::only(self.member));
+        let (mut ops, mut losses) = (Ops::new(), Losses::default());
         let mut parts = Vec::new();
-        for rows in self.written_rows(stripe).await {
+        for rows in written_rows(&self.layout, self.protected, self.member, stripe).await {
             parts.extend(self.stripes.salvage(stripe, role, rows, blind).await);
         }
         for part in parts {
             let extent = self.layout.member_extent(stripe, part.rows);
             match part.content {
                 Ok(view) => ops.push(Op::write(self.member, extent, view)),
-                Err(_) => lost.push(extent),
+                Err(_) => {
+                    losses.add(extent, lost_with(self.stripes, stripe, role, part.rows, blind).await);
+                }
             }
         }
         self.members.serving(Extent::new(0, self.layout.blocks().0))?;
-        Ok((ops, lost))
+        Ok((ops, losses))
     }
 
     /// Fails when the replacement has failed, was taken out or exchanged, or the array has stopped.
@@ -209,24 +229,49 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
             _ => Err(RebuildError::ReplacementLost(self.member)),
         }
     }
+}
 
-    fn array_extent_of(&self, stripe: u64, role: Role, extent: Extent) -> Option<Extent> {
-        let Role::Data { column, .. } = role else { return None };
-        let row = extent.start.0 - stripe * self.layout.chunk_blocks();
-        let start = self.layout.lba_of(Place { stripe, column, row });
-        Some(Extent { start, len: extent.len })
+/// The blocks of the array that are lost where `role` cannot be restored: its own, and with parity those of other members
+/// that cannot be read either.
+pub(super) async fn lost_with<D: BlockDevice + 'static>(
+    stripes: &Rc<Stripes<D>>,
+    stripe: u64,
+    role: Role,
+    rows: Rows,
+    blind: Blind,
+) -> Vec<Extent> {
+    let layout = &stripes.layout;
+    let of_column = |column| {
+        let start = layout.lba_of(Place { stripe, column, row: rows.start });
+        Extent { start, len: Blocks(rows.len()) }
+    };
+    let own = match role {
+        Role::Data { column, .. } => Some(column),
+        Role::P | Role::Q => None,
+    };
+    let mut lost: Vec<Extent> = own.into_iter().map(of_column).collect();
+    if layout.has_parity() {
+        for column in (0..layout.columns()).filter(|&column| Some(column) != own) {
+            let mut blind = blind;
+            let role = Role::Data { column, copy: 0 };
+            if stripes.content(stripe, role, rows, &mut blind).await.is_err() {
+                lost.push(of_column(column));
+            }
+        }
     }
+    lost
 }
 
 impl Rebuilt {
-    fn note(&mut self, on_member: Extent, in_array: Option<Extent>) {
+    /// So many stripes more were written, but for these losses.
+    pub(super) fn add(&mut self, stripes: u64, mut losses: Losses) {
+        losses.in_array.sort_by_key(|run| run.start);
+        self.stripes += stripes;
         let join = |runs: &mut Vec<Extent>, run: Extent| match runs.last_mut() {
             Some(last) if last.end() == run.start => last.len += run.len,
             _ => runs.push(run),
         };
-        join(&mut self.unreadable, on_member);
-        if let Some(lost) = in_array {
-            join(&mut self.lost, lost);
-        }
+        losses.on_member.into_iter().for_each(|run| join(&mut self.unreadable, run));
+        losses.in_array.into_iter().for_each(|run| join(&mut self.lost, run));
     }
 }

@@ -2,14 +2,16 @@
 
 use crate::checksums::cache::Pins;
 use crate::error::RebuildError;
-use crate::geometry::{MemberSet, Rows};
+use crate::geometry::{Layout, MemberSet, Rows};
 use crate::maintenance::rebuild::Rebuild;
 use crate::members::Ops;
 use crate::on_disk::page::PageId;
+use crate::protected::Protected;
 use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Extent, IoError};
 use shard::RangeGuard;
 use std::ops::Range;
+use std::rc::Rc;
 
 impl<D: BlockDevice + 'static> Rebuild<'_, D> {
     /// The stripes that are to be rebuilt; of a member that has come back also those that commands write which began while it was
@@ -34,31 +36,6 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
             follows
         });
         Ok(all)
-    }
-
-    /// The rows of a member's chunk that have to be restored: all, or those that were ever written, on any mirror: a
-    /// member that was added has no entries of its own yet.
-    pub(super) async fn written_rows(&self, stripe: u64) -> Vec<Rows> {
-        let (all, member) = (self.layout.all_rows(), self.member);
-        let Some(array) = self.protected else { return vec![all] };
-        let chunk = self.layout.member_extent(stripe, all);
-        let (copies, mut pins) = (self.layout.copies(), Pins::new(&array.checksums.pages.cache));
-        let mirrors = member / copies * copies..(member / copies + 1) * copies;
-        for mirror in mirrors.clone() {
-            array.checksums.hold_more(&mut pins, mirror, chunk).await;
-        }
-        let mut runs: Vec<Rows> = Vec::new();
-        for row in all.start..all.end {
-            let is_unwritten = |mirror| array.checksums.entry(mirror, chunk.start.0 + row).is_unwritten();
-            if mirrors.clone().all(is_unwritten) {
-                continue;
-            }
-            match runs.last_mut() {
-                Some(last) if last.end == row => last.end += 1,
-                _ => runs.push(Rows::new(row, row + 1)),
-            }
-        }
-        runs
     }
 
     /// The blocks are on the member, and what is known of them in the log: what nobody can give back is lost, also
@@ -92,27 +69,12 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
             // The one that runs has begun without it.
             array.log.end_of_checkpoint().await;
         }
-        let before = (member + self.members.width() - 1) % self.members.width();
-        let per_region = array.checksums.pages.segments.region_pages();
         let regions: Vec<u64> = if self.members.place(member).has_come_back() {
             array.log.state.missed.regions.borrow().iter().collect()
         } else {
             array.checksums.pages.used.borrow().iter().collect()
         };
-        for page in regions.into_iter().flat_map(|region| region * per_region..(region + 1) * per_region) {
-            if page >= array.checksums.pages.segments.pages() {
-                break;
-            }
-            for id in [PageId { member, page }, PageId { member: before, page }] {
-                let blocks = crate::on_disk::page::blocks_of(page);
-                let pins = array.checksums.hold_pages(id.member, blocks).await;
-                array.checksums.pages.cache.borrow_mut().soil(id);
-                drop(pins);
-            }
-            if array.checksums.pages.cache.borrow().dirty() > array.checksums.pages.cache.borrow().dirty_max() {
-                array.log.checkpoint().await?;
-            }
-        }
+        soil_pages(array, member, &regions).await?;
         array.log.checkpoint_with(MemberSet::only(member)).await
     }
 
@@ -124,4 +86,59 @@ impl<D: BlockDevice + 'static> Rebuild<'_, D> {
             array.log.state.missed.regions.borrow_mut().clear();
         }
     }
+}
+
+/// The rows of a member's chunk that have to be restored: all, or those that were ever written, on any mirror: a
+/// member that was added has no entries of its own yet.
+pub(super) async fn written_rows<D: BlockDevice + 'static>(
+    layout: &Layout,
+    protected: Option<&Rc<Protected<D>>>,
+    member: u16,
+    stripe: u64,
+) -> Vec<Rows> {
+    let all = layout.all_rows();
+    let Some(array) = protected else { return vec![all] };
+    let chunk = layout.member_extent(stripe, all);
+    let (copies, mut pins) = (layout.copies(), Pins::new(&array.checksums.pages.cache));
+    let mirrors = member / copies * copies..(member / copies + 1) * copies;
+    for mirror in mirrors.clone() {
+        array.checksums.hold_more(&mut pins, mirror, chunk).await;
+    }
+    let mut runs: Vec<Rows> = Vec::new();
+    for row in all.start..all.end {
+        let is_unwritten = |mirror| array.checksums.entry(mirror, chunk.start.0 + row).is_unwritten();
+        if mirrors.clone().all(is_unwritten) {
+            continue;
+        }
+        match runs.last_mut() {
+            Some(last) if last.end == row => last.end += 1,
+            _ => runs.push(Rows::new(row, row + 1)),
+        }
+    }
+    runs
+}
+
+/// The pages of the member in these regions, and those of the member before it, which lie on it as well, are written once more.
+pub(super) async fn soil_pages<D: BlockDevice + 'static>(
+    array: &Rc<Protected<D>>,
+    member: u16,
+    regions: &[u64],
+) -> Result<(), IoError> {
+    let before = (member + array.members.width() - 1) % array.members.width();
+    let per_region = array.checksums.pages.segments.region_pages();
+    for page in regions.iter().flat_map(|region| region * per_region..(region + 1) * per_region) {
+        if page >= array.checksums.pages.segments.pages() {
+            break;
+        }
+        for id in [PageId { member, page }, PageId { member: before, page }] {
+            let blocks = crate::on_disk::page::blocks_of(page);
+            let pins = array.checksums.hold_pages(id.member, blocks).await;
+            array.checksums.pages.cache.borrow_mut().soil(id);
+            drop(pins);
+        }
+        if array.checksums.pages.cache.borrow().dirty() > array.checksums.pages.cache.borrow().dirty_max() {
+            array.log.checkpoint().await?;
+        }
+    }
+    Ok(())
 }

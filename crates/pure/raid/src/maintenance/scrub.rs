@@ -3,11 +3,11 @@
 use crate::array::Array;
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{MemberSet, Role, Rows, Span};
-use crate::members::{Op, Ops};
+use crate::members::{Op, Ops, Patience};
 use crate::path::Path;
 use crate::protected::Protected;
 use crate::status::{Progress, Verified};
-use crate::stripes::parities_of;
+use crate::stripes::{Blind, parities_of};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use shard::RangeGuard;
@@ -150,7 +150,8 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
     async fn bad_blocks(&self, stripe: u64, readable: MemberSet) -> Vec<Bad> {
         let rows = self.array.layout.all_rows();
         let read = |member| async move {
-            (member, self.array.stripes.read_member(member, self.array.layout.member_extent(stripe, rows)).await)
+            let extent = self.array.layout.member_extent(stripe, rows);
+            (member, self.array.stripes.read_member(member, extent, Patience::Hedged).await)
         };
         let mut bad = Vec::new();
         for (member, found) in join_all(readable.iter().map(read)).await {
@@ -159,8 +160,8 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             }
             for row in rows.start..rows.end {
                 let extent = self.array.layout.member_extent(stripe, Rows::new(row, row + 1));
-                match self.array.stripes.read_member(member, extent).await {
-                    Err(error) if error.kind != IoErrorKind::Gone => {
+                match self.array.stripes.read_member(member, extent, Patience::Hedged).await {
+                    Err(error) if !matches!(error.kind, IoErrorKind::Gone | IoErrorKind::TimedOut) => {
                         bad.push(Bad { member, row, kind: self.array.stripes.kind_of(member, extent.start.0) });
                     }
                     _ => {}
@@ -176,7 +177,7 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             let rows = Rows::new(bad.row, bad.row + 1);
             let extent = self.array.layout.member_extent(stripe, rows);
             let role = self.array.layout.role_of(stripe, bad.member);
-            let part = self.array.stripes.salvage(stripe, role, rows, MemberSet::only(bad.member)).await;
+            let part = self.array.stripes.salvage(stripe, role, rows, Blind::of(MemberSet::only(bad.member))).await;
             let content: Option<View> = part.into_iter().next().and_then(|part| part.content.ok());
             let outcome = match (&content, self.repair) {
                 (None, _) => Outcome::Lost,
@@ -190,7 +191,10 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
             }
             scrubbed.healed += u64::from(outcome == Outcome::Healed);
             scrubbed.lost += u64::from(outcome == Outcome::Lost);
-            self.array.checksums.pages.report(Finding { member: bad.member, extent, kind: bad.kind, outcome });
+            self.array.checksums.pages.report(
+                Finding::new(bad.member, extent, bad.kind, outcome)
+                    .of_lost(self.array.layout.lba_on(bad.member, extent.start.0)),
+            );
             if let (Some(content), Repair::Heal) = (content, self.repair) {
                 ops.push(Op::write(bad.member, extent, content));
             }
@@ -208,7 +212,13 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
         let read = async |role| {
             let member = self.array.layout.member_of(stripe, role);
             match readable.contains(member) {
-                true => self.array.stripes.read_member(member, extent).await.ok().map(block::Rope::into_view),
+                true => self
+                    .array
+                    .stripes
+                    .read_member(member, extent, Patience::Hedged)
+                    .await
+                    .ok()
+                    .map(block::Rope::into_view),
                 false => None,
             }
         };
@@ -243,12 +253,8 @@ impl<D: BlockDevice + 'static> Scrub<'_, D> {
     async fn correct(&self, stripe: u64, ops: Ops, guard: RangeGuard) -> Result<(), IoError> {
         let outcome = if self.repair == Repair::Heal { Outcome::Healed } else { Outcome::Served };
         for op in &ops {
-            self.array.checksums.pages.report(Finding {
-                member: op.member,
-                extent: op.extent(),
-                kind: FindingKind::Parity,
-                outcome,
-            });
+            let finding = Finding::new(op.member, op.extent(), FindingKind::Parity, outcome);
+            self.array.checksums.pages.report(finding);
         }
         if self.repair == Repair::Report {
             return Ok(());

@@ -3,6 +3,7 @@
 use crate::array::Array;
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::maintenance::scrub::Scrubbed;
+use crate::members::Patience;
 use crate::on_disk::page::{Found, PageId, blocks_of};
 use crate::path::Path;
 use crate::protected::Protected;
@@ -84,12 +85,7 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
             drop(pins);
             let told = wrong.iter().filter(|_| is_held);
             for &(member, kind) in told {
-                self.array.checksums.pages.report(Finding {
-                    member,
-                    extent: blocks_of(id.page),
-                    kind,
-                    outcome: Outcome::Healed,
-                });
+                self.array.checksums.pages.report(Finding::new(member, blocks_of(id.page), kind, Outcome::Healed));
             }
         }
         self.array.log.state.end_checkpoint();
@@ -99,7 +95,8 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
     /// The copies of a page that are damaged, or older than the other one or than what is in memory.
     async fn wrong_copies(&self, id: PageId) -> Vec<(u16, FindingKind)> {
         let homes = self.array.checksums.homes(id);
-        let found = join_all(homes.iter().map(|&home| self.array.checksums.read_home(id, home))).await;
+        let found =
+            join_all(homes.iter().map(|&home| self.array.checksums.read_home(id, home, Patience::Patient))).await;
         let clean = self.array.checksums.pages.cache.borrow().clean(id);
         let newest = found.iter().flatten().flatten().map(Found::stamp).max();
         let kind = |found: &Found| {
@@ -120,13 +117,15 @@ impl<D: BlockDevice + 'static> ScrubChecksums<D> {
         let own = self.array.log.state.anchor.borrow().clone();
         let mut wrong = 0;
         for member in (self.array.members.in_use() & self.array.members.all()).iter() {
-            let found = newest_of(async |extent| self.array.members.read_beside_data(member, extent).await).await;
+            let found =
+                newest_of(async |extent| self.array.members.read_beside_data(member, extent, Patience::Patient).await)
+                    .await;
             if found.is_ok_and(|found| found.age() == own.age() && found.member == member) {
                 continue;
             }
             wrong += 1;
             let (extent, kind) = (Extent::new(0, 1), FindingKind::Anchor);
-            self.array.checksums.pages.report(Finding { member, extent, kind, outcome: Outcome::Healed });
+            self.array.checksums.pages.report(Finding::new(member, extent, kind, Outcome::Healed));
         }
         self.array.log.state.end_checkpoint();
         wrong

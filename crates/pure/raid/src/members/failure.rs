@@ -63,6 +63,17 @@ impl<D: BlockDevice + 'static> Members<D> {
             || self.stopped_by().is_none() && self.layout.survives(self.not_in_service().with(member))
     }
 
+    /// How many further members may be lost, whichever they are and at most one is counted, once `member` is; `None` where
+    /// the array cannot do without it.
+    pub(crate) fn spare_without(&self, member: u16) -> Option<u16> {
+        if !self.spares(member) {
+            return None;
+        }
+        let lost = self.not_in_service().with(member);
+        let others = self.all() - lost;
+        Some(u16::from(others.iter().all(|other| self.layout.survives(lost.with(other)))))
+    }
+
     /// The array does not use `member` any more, and the failure is on its way to the log; or the array
     /// has stopped, where it cannot do without.
     pub(crate) fn lose(self: &Rc<Self>, member: u16, error: IoError) {
@@ -78,6 +89,7 @@ impl<D: BlockDevice + 'static> Members<D> {
             return;
         }
         self.place(member).set_state(MemberState::Failed);
+        assert!(self.layout.survives(self.not_in_service()), "no member fails that the array cannot do without");
         if let Some(missed) = &self.shared.missed {
             missed.note_absence();
         }

@@ -3,8 +3,11 @@
 use crate::bounds::BLOCK_BYTES;
 use crate::error::ArrayError;
 use crate::geometry::{MemberSet, bytes};
+use crate::members::shadow::Shadow;
 use crate::on_disk::segments::Segments;
 use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use futures_util::future::FutureExt;
+use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -26,6 +29,16 @@ pub enum MemberState {
     },
 }
 
+/// How long a read waits for a member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// Until the member's deadline for reads: the content can be had elsewhere.
+    #[default]
+    Hedged,
+    /// Until the member answers, or is given up.
+    Patient,
+}
+
 /// A snapshot of one member. Counts are member operations since the array was assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberStatus {
@@ -43,12 +56,16 @@ pub struct MemberStatus {
     pub log_writes: u64,
     /// Operations that failed.
     pub errors: u64,
+    /// Reads that were not waited for any longer, because others have the content.
+    pub timeouts: u64,
     /// Times that unreadable blocks were written back from redundancy.
     pub heals: u64,
     /// Operations under way.
     pub in_flight: u32,
     /// Blocks whose content could not be restored.
     pub unreadable_blocks: u64,
+    /// The first stripe that is not copied yet, while it is copied to another device.
+    pub copy_front_stripe: Option<u64>,
 }
 
 /// The members whose blocks of one stripe can be used.
@@ -65,6 +82,8 @@ pub(crate) struct Member<D> {
     /// Where its data lies on its device.
     segments: Rc<Segments>,
     device: RefCell<Option<Rc<D>>>,
+    /// A device that it is being copied to.
+    pub(super) shadow: RefCell<Option<Rc<Shadow<D>>>>,
     state: Cell<MemberState>,
     /// The stripes that a rebuild restores, once that is known; beyond them a replacement is written but not believed.
     rebuilt_stripes: RefCell<Option<Vec<Range<u64>>>>,
@@ -96,6 +115,7 @@ pub(crate) struct Counts {
     pub(crate) discards: Cell<u64>,
     pub(crate) beside_data: Cell<u64>,
     pub(crate) errors: Cell<u64>,
+    pub(crate) timeouts: Cell<u64>,
     pub(crate) heals: Cell<u64>,
 }
 
@@ -106,7 +126,7 @@ pub(crate) fn count(counter: &Cell<u64>) {
 
 /// A change of blocks that is under way. It counts as written when it ends, however it ends: what a dropped
 /// or failed write has left can be read, so a flush covers it. A flush that began before covers nothing of it.
-struct Changing<'a>(&'a Cell<u64>);
+pub(super) struct Changing<'a>(&'a Cell<u64>);
 
 impl Drop for Changing<'_> {
     fn drop(&mut self) {
@@ -138,6 +158,7 @@ impl<D: BlockDevice> Member<D> {
         Self {
             segments,
             device: RefCell::new(device.map(Rc::new)),
+            shadow: RefCell::default(),
             state: Cell::new(state),
             rebuilt_stripes: RefCell::default(),
             believed_beside: Cell::default(),
@@ -163,6 +184,7 @@ impl<D: BlockDevice> Member<D> {
     /// `device` takes the place and waits for its rebuild.
     pub(crate) fn replace(&self, device: D) {
         *self.device.borrow_mut() = Some(Rc::new(device));
+        self.shadow.take();
         self.is_full.set(false);
         self.unreadable.borrow_mut().clear();
         *self.rebuilt_stripes.borrow_mut() = None;
@@ -219,12 +241,35 @@ impl<D: BlockDevice> Member<D> {
         self.device.borrow().clone()
     }
 
+    /// True for the device that is in the place now.
+    pub(super) fn is_device(&self, device: &Rc<D>) -> bool {
+        self.device.borrow().as_ref().is_some_and(|own| Rc::ptr_eq(own, device))
+    }
+
+    /// `device`, which has had every change, is the one in the place.
+    pub(super) fn take_device(&self, device: Rc<D>) {
+        *self.device.borrow_mut() = Some(device);
+        self.forget_errors();
+    }
+
+    /// What went wrong so far was on a device that has left: errors belong to the disk, not to the place.
+    pub(crate) fn forget_errors(&self) {
+        for counter in [&self.counts.errors, &self.counts.timeouts, &self.counts.heals] {
+            counter.set(0);
+        }
+    }
+
+    /// A change is under way until this is dropped.
+    pub(super) fn changing(&self) -> Changing<'_> {
+        Changing(&self.written)
+    }
+
     /// Marks blocks whose content is lost.
     pub(crate) fn mark_unreadable(&self, extent: Extent) {
         self.unreadable.borrow_mut().extend(extent.start.0..extent.end().0);
     }
 
-    pub(crate) async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+    pub(crate) async fn read(&self, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
         count(&self.counts.reads);
         if let Some(&lost) = self.unreadable.borrow().range(extent.start.0..extent.end().0).next() {
             return Err(IoError::new(IoErrorKind::Medium, Extent::new(lost, 1)));
@@ -234,13 +279,15 @@ impl<D: BlockDevice> Member<D> {
         let _in_flight = InFlight::new(&self.counts.in_flight);
         let rope = match self.segments.at(extent) {
             Some(at) => {
-                self.note(device.read(Extent { start: at, len: extent.len }).await).map_err(in_data(extent, at))?
+                let run = Extent { start: at, len: extent.len };
+                self.note(&device, self.ask(&device, run, patience).await).map_err(in_data(extent, at))?
             }
             None => {
                 let mut whole = Rope::new();
                 for (part, at) in self.segments.runs(extent) {
                     let run = Extent { start: at, len: part.len };
-                    whole.append(self.note(device.read(run).await).map_err(in_data(part, at))?);
+                    whole
+                        .append(self.note(&device, self.ask(&device, run, patience).await).map_err(in_data(part, at))?);
                 }
                 whole
             }
@@ -250,9 +297,9 @@ impl<D: BlockDevice> Member<D> {
     }
 
     /// The content of blocks of the device that are not of its data.
-    pub(crate) async fn read_beside_data(&self, extent: Extent) -> Result<Rope, IoError> {
+    pub(crate) async fn read_beside_data(&self, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
         let device = self.device_in_use(extent)?;
-        let rope = self.note(device.read(extent).await)?;
+        let rope = self.note(&device, self.ask(&device, extent, patience).await)?;
         assert_eq!(rope.len(), bytes(extent.len.0), "a device returns the blocks that were asked for");
         Ok(rope)
     }
@@ -260,9 +307,17 @@ impl<D: BlockDevice> Member<D> {
     /// Blocks of the device that are not of its data hold `data`.
     pub(crate) async fn write_beside_data(&self, start: Lba, data: View) -> Result<Written, IoError> {
         count(&self.counts.beside_data);
+        let extent = Extent::new(start.0, data.len() as u64 / u64::from(BLOCK_BYTES));
+        assert!(!self.segments.hold_data(extent), "anchors, batches and pages lie beside the data");
         let device = self.device_in_use(Extent { start, len: Blocks(0) })?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let written = self.note(device.write(start, data).await)?;
+        let written = match self.shadow() {
+            None => device.write(start, data).await,
+            Some(shadow) => {
+                self.write_both(&shadow, device.write(start, data.clone()), vec![(start, data)]).boxed_local().await
+            }
+        };
+        let written = self.note(&device, written)?;
         self.is_full.set(false);
         Ok(written)
     }
@@ -274,16 +329,18 @@ impl<D: BlockDevice> Member<D> {
 
     pub(crate) async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         count(&self.counts.writes);
-        let extent = Extent::new(start.0, data.len() as u64 / u64::from(crate::BLOCK_BYTES));
+        let extent = Extent::new(start.0, data.len() as u64 / u64::from(BLOCK_BYTES));
+        assert_eq!(data.len(), bytes(extent.len.0), "a member is written in whole blocks");
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        let written = match self.segments.at(extent) {
-            Some(at) => self.note(device.write(at, data).await).map_err(in_data(extent, at))?,
-            None => {
-                for (part, at) in self.segments.runs(extent) {
+        let written = match (self.shadow(), self.segments.at(extent)) {
+            (Some(shadow), _) => self.write_shadowed(&shadow, &device, extent, data).boxed_local().await?,
+            (None, Some(at)) => self.note(&device, device.write(at, data).await).map_err(in_data(extent, at))?,
+            (None, None) => {
+                for (part, at) in self.changed_runs(extent) {
                     let from = bytes(part.start.0 - extent.start.0);
                     let data = data.slice(from..from + bytes(part.len.0));
-                    let _ = self.note(device.write(at, data).await).map_err(in_data(part, at))?;
+                    let _ = self.note(&device, device.write(at, data).await).map_err(in_data(part, at))?;
                 }
                 Written::attest()
             }
@@ -293,16 +350,46 @@ impl<D: BlockDevice> Member<D> {
         Ok(written)
     }
 
+    /// As [`Member::write`], of the device and the one that it is copied to.
+    async fn write_shadowed(
+        &self,
+        shadow: &Rc<Shadow<D>>,
+        device: &Rc<D>,
+        extent: Extent,
+        data: View,
+    ) -> Result<Written, IoError> {
+        for (part, at) in self.changed_runs(extent) {
+            let from = bytes(part.start.0 - extent.start.0);
+            let data = data.slice(from..from + bytes(part.len.0));
+            let both = self.write_both(shadow, device.write(at, data.clone()), vec![(at, data)]).await;
+            let _ = self.note(device, both).map_err(in_data(part, at))?;
+        }
+        Ok(Written::attest())
+    }
+
     pub(crate) async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
         count(&self.counts.discards);
         let device = self.device_in_use(extent)?;
         let _in_flight = (InFlight::new(&self.counts.in_flight), Changing(&self.written));
-        for (part, at) in self.segments.runs(extent) {
+        let shadow = self.shadow();
+        for (part, at) in self.changed_runs(extent) {
             let run = Extent { start: at, len: part.len };
-            let _ = self.note(device.discard(run).await).map_err(in_data(part, at))?;
+            let discarded = match &shadow {
+                None => device.discard(run).await,
+                Some(shadow) => self.discard_both(shadow, device.discard(run), vec![run]).boxed_local().await,
+            };
+            let _ = self.note(&device, discarded).map_err(in_data(part, at))?;
         }
         self.believe(extent);
         Ok(Written::attest())
+    }
+
+    /// Where these data blocks, which are about to be changed, lie on the device.
+    pub(super) fn changed_runs(&self, extent: Extent) -> SmallVec<[(Extent, Lba); 2]> {
+        let runs = self.segments.runs(extent);
+        let found: u64 = runs.iter().map(|(part, _)| part.len.0).sum();
+        assert_eq!(found, extent.len.0, "what is changed of a member lies within its data");
+        runs
     }
 
     /// True when something was written that no flush has covered.
@@ -317,7 +404,12 @@ impl<D: BlockDevice> Member<D> {
         let (covered, tenure) = (self.written.get(), self.tenure.get());
         assert!(self.flushed.get() <= covered, "no flush covers what was not written");
         let _in_flight = InFlight::new(&self.counts.in_flight);
-        let stable = self.note(device.flush(Written::attest()).await)?;
+        let flush = device.flush(Written::attest());
+        let flushed = match self.shadow() {
+            None => flush.await,
+            Some(shadow) => self.flush_both(&shadow, flush).boxed_local().await,
+        };
+        let stable = self.note(&device, flushed)?;
         if tenure == self.tenure.get() {
             self.flushed.set(self.flushed.get().max(covered));
         }
@@ -333,9 +425,11 @@ impl<D: BlockDevice> Member<D> {
             discards: self.counts.discards.get(),
             log_writes: self.counts.beside_data.get(),
             errors: self.counts.errors.get(),
+            timeouts: self.counts.timeouts.get(),
             heals: self.counts.heals.get(),
             in_flight: self.counts.in_flight.get(),
             unreadable_blocks: self.unreadable.borrow().len() as u64,
+            copy_front_stripe: self.shadow().map(|shadow| shadow.front_stripe()),
         }
     }
 
@@ -356,9 +450,22 @@ impl<D: BlockDevice> Member<D> {
         }
     }
 
-    fn note<T>(&self, result: Result<T, IoError>) -> Result<T, IoError> {
-        if result.is_err() {
-            count(&self.counts.errors);
+    async fn ask(&self, device: &Rc<D>, extent: Extent, patience: Patience) -> Result<Rope, IoError> {
+        let read = match patience {
+            Patience::Hedged => device.read_hedged(extent).await,
+            Patience::Patient => device.read(extent).await,
+        };
+        read.map_err(|error| self.of_own_device(device, error))
+    }
+
+    /// Counts an error of the device that is in the place: one that has left may still end what it was asked.
+    fn note<T>(&self, device: &Rc<D>, result: Result<T, IoError>) -> Result<T, IoError> {
+        match &result {
+            Err(_) if !self.is_device(device) => {}
+            // The operation goes on; it is no error of the member yet.
+            Err(error) if error.kind == IoErrorKind::TimedOut => count(&self.counts.timeouts),
+            Err(_) => count(&self.counts.errors),
+            Ok(_) => {}
         }
         result
     }

@@ -70,16 +70,20 @@ impl<D: BlockDevice + 'static> Members<D> {
     }
 
     /// The operations have ended, each however it did.
-    pub(crate) async fn perform(&self, ops: Ops) -> Vec<Ended> {
+    pub(crate) async fn perform(self: &Rc<Self>, ops: Ops) -> Vec<Ended> {
         join_all(ops.into_iter().map(|op| self.perform_one(op))).await
     }
 
     /// The member has written what `op` says.
-    pub(crate) async fn perform_one(&self, op: Op) -> Ended {
+    ///
+    /// Without checksums, a member that did not write, and is spared, fails here: the others may take seconds yet, and what it
+    /// holds now may be part old, part new.
+    async fn perform_one(self: &Rc<Self>, op: Op) -> Ended {
         let place = self.place(op.member);
         let (member, extent, tenure) = (op.member, op.extent(), place.tenure.get());
         assert!(member < self.layout.members(), "an operation is of a member that the layout has");
         assert!(extent.end() <= Lba(self.layout.member_blocks().0), "an operation is within the stripes");
+        let is_write = matches!(op.change, Change::Write(_));
         let written = match op.change {
             Change::Write(data) => match place.write(op.start, data.clone()).await {
                 Err(error) if self.may_pass(member, error) => {
@@ -89,6 +93,13 @@ impl<D: BlockDevice + 'static> Members<D> {
             },
             Change::Discard(_) => place.discard(extent).await,
         };
+        if let Err(error) = written
+            && is_write
+            && self.shared.missed.is_none()
+            && self.spares(member)
+        {
+            self.lose_in(member, tenure, error);
+        }
         // The proof that counts is the array's own, given once failures are durable.
         Ended { member, extent, tenure, result: written.map(drop) }
     }

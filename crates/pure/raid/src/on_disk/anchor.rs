@@ -3,13 +3,12 @@
 use crate::bounds::{BLOCK_BYTES, GROWTHS_MAX, MEMBERS_MAX};
 use crate::geometry::MemberSet;
 use crate::on_disk::regions::Regions;
-use crate::on_disk::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
+use crate::on_disk::wire::{COUNT_MAX, Reader, put};
+use block::sealed::Format;
 use block::{Buf, View};
 
-const MAGIC: &[u8; 8] = b"BLKYANCH";
-/// Anchors and batches of this form; others are not read.
-const FORMAT: u32 = 3;
-const CHECK_AT: usize = 12;
+/// Anchors and batches of version 3; others are not read.
+const FORMAT: Format = Format::versioned(*b"BLKYANCH", 3..=3);
 const LEFT_AT: usize = 128;
 const GROWN_AT: usize = LEFT_AT + 16 * MEMBERS_MAX as usize;
 const MARKS_AT: usize = GROWN_AT + 8 * GROWTHS_MAX + 16;
@@ -72,8 +71,6 @@ impl Anchor {
     pub(crate) fn emit(&self) -> View {
         let block = BLOCK_BYTES as usize;
         let mut bytes = Buf::zeroed(WRITTEN_BLOCKS as usize * block);
-        put(&mut bytes, 0, MAGIC);
-        put(&mut bytes, 8, &FORMAT.to_le_bytes());
         put(&mut bytes, 16, &self.id);
         let tail = [self.tail_number, self.tail_block, self.stamp];
         let numbers = [self.number, self.epoch].into_iter().chain(tail).chain([u64::from(self.member)]);
@@ -89,19 +86,15 @@ impl Anchor {
         }
         self.used.emit(&mut bytes[block..2 * block]);
         self.missed.emit(&mut bytes[2 * block..]);
-        seal(&mut bytes, CHECK_AT);
+        FORMAT.seal(&mut bytes);
         bytes.freeze()
     }
 
     /// The anchor in these blocks, if there is one, whole, that an array can have written.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
         let block = BLOCK_BYTES as usize;
-        let mut reader = Reader(bytes);
-        let (magic, format) = (reader.array::<8>()?, reader.u32()?);
-        if magic != *MAGIC || format != FORMAT || !is_sealed(bytes, CHECK_AT) {
-            return None;
-        }
-        reader.skip(4)?;
+        FORMAT.open(bytes).ok()?;
+        let mut reader = Reader(bytes.get(16..)?);
         let id = reader.array::<16>()?;
         let (number, epoch, tail_number, tail_block) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
         let stamp = reader.u64()?;
@@ -204,6 +197,7 @@ mod tests {
         anchor.used.add(32_767);
         anchor.missed.add(1);
         let view = anchor.emit();
+        assert_eq!(view[..16], *b"BLKYANCH\x03\0\0\0@\x9e\x13\x0c");
         assert!(Anchor::parse(&view).as_ref() == Some(&anchor));
         anchor.sizes[7] = 99;
         anchor.sizes[0] = 9;

@@ -3,12 +3,12 @@
 
 use crate::bounds::BLOCK_BYTES;
 use crate::on_disk::entry::Entry;
-use crate::on_disk::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
+use crate::on_disk::wire::{COUNT_MAX, Reader, put};
+use block::sealed::Format;
 use block::{Buf, View};
 use smallvec::SmallVec;
 
-const MAGIC: &[u8; 8] = b"BLKYREDO";
-const CHECK_AT: usize = 8;
+const FORMAT: Format = Format::plain(*b"BLKYREDO");
 /// Bytes before the first record.
 pub(crate) const HEADER_BYTES: usize = 80;
 const RECORD_BYTES: usize = 16;
@@ -142,7 +142,6 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
     let table_blocks = blocks_of(header.table_bytes as usize, 0) as usize * BLOCK_BYTES as usize;
     let mut bytes = Buf::recycled(header.blocks as usize * BLOCK_BYTES as usize);
     bytes[..HEADER_BYTES].fill(0);
-    put(&mut bytes, 0, MAGIC);
     put(&mut bytes, 16, &header.id);
     for (at, word) in [(32, header.epoch), (40, header.number), (48, header.settled), (72, header.at)] {
         put(&mut bytes, at, &word.to_le_bytes());
@@ -154,7 +153,7 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
     assert_eq!(HEADER_BYTES + records.len(), header.table_bytes as usize, "the header counts its records");
     put(&mut bytes, HEADER_BYTES, records);
     bytes[HEADER_BYTES + records.len()..table_blocks].fill(0);
-    seal(&mut bytes[..header.table_bytes as usize], CHECK_AT);
+    FORMAT.seal(&mut bytes[..header.table_bytes as usize]);
     let mut at = table_blocks;
     for image in images {
         put(&mut bytes, at, image);
@@ -168,11 +167,7 @@ pub(crate) fn emit(header: &Header, records: &[u8], images: &[View]) -> View {
 
 /// The header of a batch, if its first block is one; the table is not judged.
 pub(crate) fn parse_header(block: &[u8]) -> Option<Header> {
-    let mut reader = Reader(block);
-    if reader.array::<8>()? != *MAGIC {
-        return None;
-    }
-    reader.skip(8)?;
+    let mut reader = Reader(block.get(16..).filter(|_| FORMAT.is_meant(block))?);
     let id = reader.array::<16>()?;
     let (epoch, number, settled) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let (blocks, table_bytes, records) = (reader.u32()?, reader.u32()?, reader.u32()?);
@@ -201,9 +196,7 @@ pub(crate) struct Record {
 /// The records of a batch, if its table, with which `bytes` begin, is whole. Images are judged by their entries.
 pub(crate) fn parse(bytes: &[u8], header: &Header) -> Option<Vec<Record>> {
     let table = bytes.get(..header.table_bytes as usize)?;
-    if !is_sealed(table, CHECK_AT) {
-        return None;
-    }
+    FORMAT.open(table).ok()?;
     let mut reader = Reader(table.get(HEADER_BYTES..)?);
     let mut records = Vec::new();
     let mut next_image = blocks_of(header.table_bytes as usize, 0);
@@ -268,6 +261,7 @@ mod tests {
         };
         assert_eq!(header.blocks, 3, "the mirrors share their images");
         let bytes = emit(&header, &records.table, &records.images);
+        assert_eq!(bytes[..16], *b"BLKYREDO\xd6\xca\xf2\xd4\0\0\0\0");
         assert_eq!(parse_header(&bytes), Some(header));
         let found = parse(&bytes, &header).expect("whole");
         assert_eq!(

@@ -3,7 +3,8 @@
 use crate::bounds::{BLOCK_BYTES, MEMBERS_MAX};
 use crate::on_disk::area::PAGE_ENTRIES;
 use crate::on_disk::entry::Entry;
-use crate::on_disk::wire::{COUNT_MAX, Reader, is_sealed, put, seal};
+use crate::on_disk::wire::{COUNT_MAX, Reader, put};
+use block::sealed::Format;
 use block::{Buf, Extent, View};
 use std::ops::Range;
 
@@ -27,8 +28,7 @@ pub(crate) fn pages_of(extent: Extent) -> Range<u64> {
     extent.start.0 / PAGE_ENTRIES..extent.end().0.div_ceil(PAGE_ENTRIES)
 }
 
-const MAGIC: &[u8; 8] = b"BLKYSUMS";
-const CHECK_AT: usize = 8;
+const FORMAT: Format = Format::plain(*b"BLKYSUMS");
 const ENTRIES_AT: usize = 64;
 
 /// A page as it was found.
@@ -56,7 +56,6 @@ impl Found {
 /// The page as it is written to both homes; of two versions the one with the higher stamp is newer.
 pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) -> View {
     let mut block = Buf::zeroed(BLOCK_BYTES as usize);
-    put(&mut block, 0, MAGIC);
     put(&mut block, 16, &id);
     put(&mut block, 32, &stamp.to_le_bytes());
     put(&mut block, 40, &page.page.to_le_bytes());
@@ -64,13 +63,13 @@ pub(crate) fn emit(id: [u8; 16], page: PageId, stamp: u64, entries: &Entries) ->
     for (bytes, entry) in block[ENTRIES_AT..].as_chunks_mut::<8>().0.iter_mut().zip(entries) {
         *bytes = entry.to_bytes();
     }
-    seal(&mut block, CHECK_AT);
+    FORMAT.seal(&mut block);
     block.freeze()
 }
 
 /// True for a block that was to be a page, whole or not.
 pub(crate) fn is_meant(block: &[u8]) -> bool {
-    block.starts_with(MAGIC)
+    FORMAT.is_meant(block)
 }
 
 /// The page, if this is it, whole.
@@ -81,12 +80,10 @@ pub(crate) fn parse(block: &[u8], id: [u8; 16], page: PageId) -> Option<Found> {
 
 /// Which page of the array this is, if it is one, whole.
 pub(crate) fn parse_any(block: &[u8], id: [u8; 16]) -> Option<(PageId, Found)> {
-    let mut reader = Reader(block);
-    let magic = reader.array::<8>()?;
-    reader.skip(8)?;
+    let mut reader = Reader(block.get(16..)?);
     let (array, stamp, page, member) = (reader.array::<16>()?, reader.u64()?, reader.u64()?, reader.u16()?);
     let is_possible = stamp < COUNT_MAX && member < MEMBERS_MAX;
-    if magic != *MAGIC || array != id || !is_possible || !is_sealed(block, CHECK_AT) {
+    if array != id || !is_possible || FORMAT.open(block).is_err() {
         return None;
     }
     let mut entries = Box::new([Entry::UNWRITTEN; PAGE_ENTRIES as usize]);
@@ -106,6 +103,7 @@ mod tests {
         let mut entries = [Entry::UNWRITTEN; PAGE_ENTRIES as usize];
         entries[503] = Entry { check: 1, generation: 2 };
         let block = emit([7; 16], id, 11, &entries);
+        assert_eq!(block[..16], *b"BLKYSUMSGy\xfe\xa9\0\0\0\0");
         let found = parse(&block, [7; 16], id).expect("whole");
         assert_eq!((found.stamp, found.entries[503].generation), (11, 2));
         assert!(parse(&block, [8; 16], id).is_none());

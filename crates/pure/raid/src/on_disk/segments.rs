@@ -130,6 +130,8 @@ impl Segments {
     pub(crate) fn add(&self, segment: Segment, member_blocks: Blocks) {
         assert_eq!(segment.blocks.start, self.last().blocks.end(), "a segment follows the one before");
         assert_eq!(segment.pages.start, self.pages(), "its pages follow those before");
+        assert!(member_blocks > self.member_blocks(), "members only become larger");
+        assert!(segment.at.0 + segment.blocks.len.0 <= member_blocks.0, "a segment is within the member");
         let mut sizes = self.sizes.get();
         *sizes.iter_mut().find(|size| **size == 0).expect("whoever grows an array sees that it can") = member_blocks.0;
         self.sizes.set(sizes);
@@ -156,6 +158,12 @@ impl Segments {
     /// Where these data blocks begin on the member, if they lie in the first segment.
     pub(crate) fn at(&self, extent: Extent) -> Option<Lba> {
         (extent.end() <= self.first.blocks.end()).then(|| self.first.at + Blocks(extent.start.0))
+    }
+
+    /// True when one of these blocks of the member is of its data.
+    pub(crate) fn hold_data(&self, on_member: Extent) -> bool {
+        let overlaps = |segment: &Segment| Extent { start: segment.at, len: segment.blocks.len }.overlaps(on_member);
+        overlaps(&self.first) || self.more.borrow().iter().any(overlaps)
     }
 
     /// The runs of these data blocks that are contiguous on the member, and where each begins there.

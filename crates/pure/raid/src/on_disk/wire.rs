@@ -7,11 +7,6 @@ pub(crate) const COUNT_MAX: u64 = 1 << 56;
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl Reader<'_> {
-    pub(crate) fn skip(&mut self, bytes: usize) -> Option<()> {
-        self.0 = self.0.get(bytes..)?;
-        Some(())
-    }
-
     pub(crate) fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (head, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
@@ -38,39 +33,4 @@ impl Reader<'_> {
 /// Puts `bytes` at `at`.
 pub(crate) fn put(into: &mut [u8], at: usize, bytes: &[u8]) {
     into[at..at + bytes.len()].copy_from_slice(bytes);
-}
-
-/// Puts the checksum of `block` at `at`, over zeros there.
-pub(crate) fn seal(block: &mut [u8], at: usize) {
-    put(block, at, &[0; 4]);
-    let check = simd::crc32c::crc32c(block);
-    put(block, at, &check.to_le_bytes());
-}
-
-/// True when the checksum at `at` is right.
-pub(crate) fn is_sealed(block: &[u8], at: usize) -> bool {
-    let (Some(before), Some(found), Some(behind)) = (block.get(..at), block.get(at..at + 4), block.get(at + 4..))
-    else {
-        return false;
-    };
-    let check = simd::crc32c::crc32c_of_slices([before, &[0; 4], behind]);
-    found == check.to_le_bytes()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn seal_is_broken_by_any_changed_bit() {
-        let mut block = [7; 64];
-        seal(&mut block, 12);
-        assert!(is_sealed(&block, 12));
-        for bit in 0..64 * 8 {
-            block[bit / 8] ^= 1 << (bit % 8);
-            assert!(!is_sealed(&block, 12), "bit {bit}");
-            block[bit / 8] ^= 1 << (bit % 8);
-        }
-        assert!(!is_sealed(&block[..10], 12));
-    }
 }

@@ -5,8 +5,9 @@
 //! gives back, and writes the others again.
 
 use crate::geometry::{MemberSet, Place, Role, Rows};
-use crate::members::{Op, Ops};
+use crate::members::{Op, Ops, Patience};
 use crate::plain::Plain;
+use crate::stripes::Blind;
 use block::{Best, BlockDevice, Buf, Extent, IoError, Lba, Rank, View};
 
 /// A copy of a block: on which member, and what it returned.
@@ -82,7 +83,8 @@ impl<D: BlockDevice + 'static> Plain<D> {
         for copy in 0..self.stripes.layout.copies() {
             let member = self.stripes.layout.member_of(place.stripe, role(copy));
             if readable.contains(member) {
-                let content = self.stripes.members.read_data(member, extent).await.map(block::Rope::into_view);
+                let content =
+                    self.stripes.members.read_data(member, extent, Patience::Patient).await.map(block::Rope::into_view);
                 copies.push(judged(member, content));
             }
         }
@@ -91,7 +93,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         }
         let holder = self.stripes.layout.member_of(place.stripe, role(0));
         let p = self.stripes.layout.member_of(place.stripe, Role::P);
-        for mut blind in [MemberSet::only(holder), MemberSet::only(holder).with(p)] {
+        for mut blind in [MemberSet::only(holder), MemberSet::only(holder).with(p)].map(Blind::of) {
             let content = self.stripes.content(place.stripe, role(0), rows, &mut blind).await;
             let found = judged(holder, content);
             if found.rank.is_some() {

@@ -1,11 +1,11 @@
 //! Walks over stripes that compare parity and mirrors with the data, and may put them right.
 
 use crate::geometry::{MemberSet, Role};
-use crate::members::{Op, Ops};
+use crate::members::{Op, Ops, Patience};
 use crate::plain::Plain;
 use crate::plan::{Parity, Read, Sight};
 use crate::status::{Progress, Verified};
-use crate::stripes::parity_of;
+use crate::stripes::{Blind, parity_of};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -101,7 +101,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
 
     /// Compares, and adds the writes that put the stripe right to `corrections`.
     async fn compare_parity(&self, stripe: u64, corrections: &mut Ops) -> Finding {
-        let sight = self.stripes.sight(stripe, MemberSet::NONE);
+        let sight = self.stripes.sight(stripe, Blind::default());
         if sight.lost != 0 || (sight.p, sight.q) == (Parity::Absent, Parity::Absent) {
             return Finding::Skipped;
         }
@@ -109,7 +109,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         let data = (0..sight.columns).map(|column| Read { role: Role::Data { column, copy: 0 }, rows });
         let reads: SmallVec<[Read; 8]> =
             data.chain(readable_parities(&sight).map(|role| Read { role, rows })).collect();
-        let Ok(loaded) = self.stripes.load(stripe, &reads).await else { return Finding::Unreadable };
+        let Ok(loaded) = self.stripes.load(stripe, &reads, Patience::Patient).await else { return Finding::Unreadable };
         let (data, parities) = loaded.split_at(usize::from(sight.columns));
         let columns: SmallVec<[View; 8]> = data.iter().map(|(_, view)| view.clone()).collect();
         let (p, q) = parity_of(&columns, rows);
@@ -153,7 +153,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         if holders.len() < 2 {
             return Finding::Skipped;
         }
-        let mut blind = MemberSet::NONE;
+        let mut blind = Blind::default();
         let Ok(right) = self.stripes.content(stripe, Role::Data { column, copy: 0 }, rows, &mut blind).await else {
             return Finding::Unreadable;
         };
@@ -161,7 +161,7 @@ impl<D: BlockDevice + 'static> Plain<D> {
         let mut finding = Finding::Right;
         for member in holders.iter() {
             let found = match self.stripes.members.usable(stripe).read.contains(member) {
-                true => self.stripes.read_member(member, extent).await,
+                true => self.stripes.read_member(member, extent, Patience::Patient).await,
                 false => Err(IoError::new(IoErrorKind::Medium, extent)),
             };
             match found {

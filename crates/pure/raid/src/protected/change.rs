@@ -3,7 +3,7 @@
 use crate::bounds::BLOCK_BYTES;
 use crate::finding::{Finding, FindingKind, Outcome};
 use crate::geometry::{Role, Span};
-use crate::members::{Change as Content, MemberState, Op, Ops};
+use crate::members::{Change as Content, MemberState, Op, Ops, Patience};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::{Entry, guards};
 use crate::protected::Protected;
@@ -216,6 +216,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
             }
             _ => self.give_up_blocks(refused, ticket).await,
         }
+        assert!(self.commands.behind.get() > 0, "every change that is behind ends once");
         self.commands.behind.set(self.commands.behind.get() - 1);
     }
 
@@ -230,12 +231,10 @@ impl<D: BlockDevice + 'static> Protected<D> {
             if self.members.stopped_by().is_some() {
                 break;
             }
-            self.checksums.pages.report(Finding {
-                member,
-                extent,
-                kind: FindingKind::Unreadable,
-                outcome: Outcome::Lost,
-            });
+            for block in extent.start.0..extent.end().0 {
+                let finding = Finding::new(member, Extent::new(block, 1), FindingKind::Unreadable, Outcome::Lost);
+                self.checksums.pages.report(finding.of_lost(self.stripes.layout.lba_on(member, block)));
+            }
         }
         drop(held);
     }
@@ -261,6 +260,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
     fn put_in_pages(&self, updates: &[Update]) {
         let mut cache = self.checksums.pages.cache.borrow_mut();
         for update in updates {
+            assert_eq!(update.old.len(), update.new.len(), "each entry that changes follows one that was there");
             for (block, &entry) in (update.block..).zip(&update.new) {
                 cache.set(update.member, block, entry);
             }
@@ -292,7 +292,7 @@ impl<D: BlockDevice + 'static> Protected<D> {
                         self.checksums.pages.cache.borrow_mut().set(update.member, block, Entry::UNKNOWN);
                         continue;
                     }
-                    let found = self.members.read_data(member, Extent::new(block, 1)).await;
+                    let found = self.members.read_data(member, Extent::new(block, 1), Patience::Patient).await;
                     let guard = found.ok().and_then(|rope| guards(&rope.into_view()).next());
                     if guard.is_some_and(|guard| {
                         old.is_unwritten() || old.matches(self.checksums.pages.tie(member, block), guard)

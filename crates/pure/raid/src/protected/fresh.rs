@@ -156,6 +156,11 @@ impl<D: BlockDevice + 'static> Protected<D> {
                 let blocks = stripe * chunk..(stripe + 1) * chunk;
                 // Fresh entries are held in memory until they are logged.
                 let entries: Vec<Entry> = blocks.map(|block| self.checksums.entry(member, block)).collect();
+                assert_ne!(
+                    entries[0],
+                    Entry::UNKNOWN,
+                    "the pages of fresh stripes stay in memory until they are logged"
+                );
                 records.marks(member, stripe * chunk, &entries);
                 runs.push((member, stripe * chunk, entries));
             }

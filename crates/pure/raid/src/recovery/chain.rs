@@ -131,7 +131,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
             let outcome = if batch.is_whole() { Outcome::Healed } else { Outcome::Served };
             for member in batch.damaged.iter() {
                 let extent = Extent::new(batch.at, batch.blocks);
-                self.array.checksums.pages.report(Finding { member, extent, kind: FindingKind::Log, outcome });
+                self.array.checksums.pages.report(Finding::new(member, extent, FindingKind::Log, outcome));
             }
         }
     }

@@ -5,6 +5,7 @@ use super::chain::{Batch, Found};
 use crate::bounds::BLOCK_BYTES;
 use crate::checksums::Pages;
 use crate::geometry::{MemberSet, bytes};
+use crate::members::Patience;
 use crate::on_disk::batch::{Header, Kind, Record, parse, parse_header};
 use crate::on_disk::entry::{Entry, Tie};
 use crate::recovery::Recovery;
@@ -40,7 +41,9 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
     pub(super) async fn find(&self, epoch: u64, number: u64, at: u64) -> Option<Found> {
         let first = Extent::new(self.array.log.state.area.ring.start.0 + at, 1);
         let members = self.array.members.in_use();
-        let read = |member| async move { (member, self.array.members.read_beside_data(member, first).await) };
+        let read = |member| async move {
+            (member, self.array.members.read_beside_data(member, first, Patience::Patient).await)
+        };
         let (mut seen, mut damaged): (Option<Seen>, _) = (None, MemberSet::NONE);
         for (lane, block) in join_all(members.iter().map(read)).await {
             let Some(block) = block.ok().map(block::Rope::into_view) else { continue };
@@ -67,7 +70,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         }
         let first = Extent::new(self.array.log.state.area.ring.start.0 + at, 1);
         for member in tables.iter() {
-            let read = self.array.members.read_beside_data(member, first).await;
+            let read = self.array.members.read_beside_data(member, first, Patience::Patient).await;
             if !read.is_err_and(|error| error.kind == IoErrorKind::Medium) {
                 return false;
             }
@@ -80,7 +83,7 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         let extent = Extent::new(self.array.log.state.area.ring.start.0 + at, header.table_blocks());
         let table = match extent.len.0 {
             1 => first,
-            _ => self.array.members.read_beside_data(lane, extent).await.ok()?.into_view(),
+            _ => self.array.members.read_beside_data(lane, extent, Patience::Patient).await.ok()?.into_view(),
         };
         let records = parse(&table, header)?;
         records.iter().all(|record| self.is_here(record)).then(|| Seen { lane, header: *header, records, table })
@@ -143,13 +146,13 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
     /// The blocks that a member can read, one by one where it cannot read all.
     async fn read_each(&self, member: u16, extent: Extent) -> Vec<Option<View>> {
         let mut found = Vec::new();
-        if let Ok(rope) = self.array.members.read_beside_data(member, extent).await {
+        if let Ok(rope) = self.array.members.read_beside_data(member, extent, Patience::Patient).await {
             let whole = rope.into_view();
             found.extend((0..whole.len()).step_by(BLOCK).map(|at| Some(whole.slice(at..at + BLOCK))));
             return found;
         }
         for block in extent.start.0..extent.end().0 {
-            let one = self.array.members.read_beside_data(member, Extent::new(block, 1)).await;
+            let one = self.array.members.read_beside_data(member, Extent::new(block, 1), Patience::Patient).await;
             found.push(one.ok().map(block::Rope::into_view));
         }
         found

@@ -1,6 +1,7 @@
 //! Writes by sum that had not ended: each copy has the new content, the old, or neither, and is asked.
 
 use super::{Last, Lasts};
+use crate::members::Patience;
 use crate::on_disk::entry::{Entry, guards};
 use crate::recovery::Recovery;
 use crate::sabotage::{self, Bug};
@@ -70,8 +71,13 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
     }
 
     async fn look_at_copy(&self, member: u16, block: u64, last: Last) -> Copy {
-        let content =
-            self.array.members.read_data(member, Extent::new(block, 1)).await.ok().map(block::Rope::into_view);
+        let content = self
+            .array
+            .members
+            .read_data(member, Extent::new(block, 1), Patience::Patient)
+            .await
+            .ok()
+            .map(block::Rope::into_view);
         let guard = content.as_ref().and_then(|content| guards(content).next());
         let tie = self.array.checksums.pages.tie(member, block);
         let is = |entry: Entry| guard.is_some_and(|guard| entry.matches(tie, guard));

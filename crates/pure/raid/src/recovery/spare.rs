@@ -1,6 +1,7 @@
 //! Pages that had been put down when the array stopped: they may be torn in their homes, and are put there again.
 
 use crate::bounds::BLOCK_BYTES;
+use crate::members::Patience;
 use crate::on_disk::page::{PageId, parse_any};
 use crate::recovery::Recovery;
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, View};
@@ -24,7 +25,13 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         for page in spared.values() {
             let extent = Extent::new(self.array.log.state.area.spare.start.0 + page.at, 1);
             for member in self.array.members.in_use().iter() {
-                if self.array.members.read_beside_data(member, extent).await.is_ok_and(|found| found == *page.block) {
+                if self
+                    .array
+                    .members
+                    .read_beside_data(member, extent, Patience::Patient)
+                    .await
+                    .is_ok_and(|found| found == *page.block)
+                {
                     continue;
                 }
                 self.write_or_lose(member, extent.start, page.block.clone()).await;
@@ -37,7 +44,11 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
                 if !self.array.members.in_use().contains(home.member) {
                     continue;
                 }
-                let found = self.array.members.read_beside_data(home.member, Extent::new(home.at.0, 1)).await;
+                let found = self
+                    .array
+                    .members
+                    .read_beside_data(home.member, Extent::new(home.at.0, 1), Patience::Patient)
+                    .await;
                 let found = found.ok().and_then(|rope| parse_any(&rope.into_view(), self.array.log.state.id));
                 if found.is_none_or(|(is, found)| is != id || found.stamp < stamp) {
                     self.write_or_lose(home.member, home.at, page.block.clone()).await;
@@ -53,7 +64,9 @@ impl<D: BlockDevice + 'static> Recovery<'_, D> {
         let mut newest = self.array.log.state.anchor.borrow().stamp + 1;
         let mut spared: BTreeMap<PageId, Spared> = BTreeMap::new();
         for member in self.array.members.in_use().iter() {
-            let Ok(rope) = self.array.members.read_beside_data(member, self.array.log.state.area.spare).await else {
+            let Ok(rope) =
+                self.array.members.read_beside_data(member, self.array.log.state.area.spare, Patience::Patient).await
+            else {
                 continue;
             };
             let whole = rope.into_view();

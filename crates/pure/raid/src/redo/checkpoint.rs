@@ -12,7 +12,7 @@ use crate::sabotage::{self, Bug};
 use block::{BlockDevice, Buf, Extent, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use futures_util::stream::{self, StreamExt};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -78,6 +78,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
     }
 
     pub(crate) async fn run_checkpoint(self: &Rc<Self>) -> Result<(), IoError> {
+        assert!(self.state.checkpointing.get(), "a checkpoint runs alone");
         let head = self.state.ring.head();
         self.state.missed.begin_window();
         let settled = self.background.until(|cx| {
@@ -107,10 +108,11 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         Ok(())
     }
 
-    /// Every page that was dirty is in both of its homes; before each, it is put down in the spare area, so that a
+    /// Every page that was dirty is in both of its homes, or stays dirty where a member that cannot be spared refuses it; before each, it is put down in the spare area, so that a
     /// page that is torn in its homes is whole there.
     pub(crate) async fn write_pages(self: &Rc<Self>) -> Result<(), IoError> {
         let (pages, regions) = self.pages_to_write();
+        let mut alone: BTreeSet<PageId> = BTreeSet::new();
         for round in pages.chunks(usize::try_from(self.state.area.spare.len.0).unwrap_or(usize::MAX)) {
             // Only the round with the highest stamp can be torn.
             self.checksums.pages.stamp.set(self.checksums.pages.stamp.get() + 1);
@@ -129,6 +131,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
                 // The log may not forget what no page remembers.
                 self.members.stop(IoError::new(IoErrorKind::Medium, Extent::default()));
             }
+            alone.extend(refused.into_keys());
             if !sabotage::is(Bug::TailBeforeFlush) {
                 self.members.flush_those(self.members.in_use()).await?;
             }
@@ -137,7 +140,8 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
         regions.into_iter().for_each(|region| self.checksums.pages.used.borrow_mut().add(region));
         let mut cache = self.checksums.pages.cache.borrow_mut();
         for (id, changes) in pages {
-            if let Some(changes) = changes {
+            // A page with one copy is written again: the refused one is old, and the other member may be lost.
+            if let Some(changes) = changes.filter(|_| !alone.contains(&id)) {
                 cache.written(id, changes);
             }
         }
@@ -223,6 +227,7 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
             assert!(last.age() < anchor.age(), "anchors are numbered upwards");
             assert!(last.tail_number <= anchor.tail_number, "the log does not go back");
             assert!(last.stamp <= anchor.stamp, "pages are stamped upwards");
+            assert!(self.members.layout.survives(anchor.absent), "an anchor counts enough members to serve from");
         }
         self.state.anchor.replace(anchor.clone());
         self.put_anchor(&anchor, self.members.all() - anchor.absent).await

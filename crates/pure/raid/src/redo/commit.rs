@@ -1,5 +1,6 @@
 //! Group commit of the log: one batch is written at a time, and everything that waits goes into the next.
 
+use crate::bounds::BLOCK_BYTES;
 use crate::geometry::MemberSet;
 use crate::on_disk::batch::Records;
 use crate::redo::RedoLog;
@@ -127,6 +128,9 @@ impl<D: BlockDevice + 'static> RedoLog<D> {
     ///
     /// *Durability*: all of it.
     pub(crate) async fn write_lanes(self: &Rc<Self>, turn: u64, start: Lba, bytes: &View) -> Result<(), IoError> {
+        let (area, extent) = (&self.state.area, Extent::new(start.0, bytes.len() as u64 / u64::from(BLOCK_BYTES)));
+        let is_in_log = area.ring.contains(extent) || area.spare.contains(extent);
+        assert!(is_in_log, "batches lie within the ring, spared pages within the spare area");
         let (mut written, mut refused) = (MemberSet::NONE, MemberSet::NONE);
         loop {
             self.members.serving(Extent::default())?;

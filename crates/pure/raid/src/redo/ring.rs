@@ -1,5 +1,6 @@
 //! The ring in memory: the batch that gathers, those whose writes have not ended, and the room that is left.
 
+use crate::bounds::BLOCK_BYTES;
 use crate::on_disk::batch;
 use crate::on_disk::batch::{HEADER_BYTES, Header, Records};
 use block::{IoError, View};
@@ -156,6 +157,7 @@ impl Ring {
     /// Ready when batch `number` is stable, or when it is the caller's turn to write it.
     pub(crate) fn poll_turn(self: &Rc<Self>, number: u64, cx: &Context<'_>) -> Poll<Turn> {
         let mut state = self.state.borrow_mut();
+        assert!(number <= state.head.number, "nobody waits for a batch that nothing has joined");
         if number < state.stable {
             return Poll::Ready(Turn::Stable(Ticket { ring: self.clone(), number }));
         }
@@ -173,10 +175,12 @@ impl Ring {
         let state = &mut *state;
         assert!(state.is_led, "only who leads seals the batch");
         let gathering = &mut state.gathering;
+        assert!(gathering.joined > 0, "a batch has records");
         let table_bytes = HEADER_BYTES + gathering.table.len();
         let table_blocks = batch::blocks_of(table_bytes, 0);
         let blocks = gathering.image_blocks + if twice { 2 * table_blocks } else { table_blocks };
         let at = self.place(state.head.at, blocks);
+        assert!(at % self.blocks + blocks <= self.blocks, "a batch does not wrap");
         if at + blocks - state.tail_at > self.blocks {
             return None;
         }
@@ -193,6 +197,7 @@ impl Ring {
             at: at % self.blocks,
         };
         let bytes = batch::emit(&header, &gathering.table, &gathering.images);
+        assert_eq!(bytes.len() as u64, blocks * u64::from(BLOCK_BYTES), "a batch fills the room that it was given");
         state.open.push_back(gathering.joined);
         gathering.table.clear();
         gathering.images.clear();
@@ -229,6 +234,7 @@ impl Ring {
 
     fn leave(&self, number: u64) {
         let mut state = self.state.borrow_mut();
+        assert!(number >= state.first_open, "a batch stays open while one of its writes has not ended");
         let at = usize::try_from(number - state.first_open).expect("open batches are few");
         assert!(state.open[at] > 0, "who leaves a batch had joined it");
         state.open[at] -= 1;
@@ -267,6 +273,7 @@ impl Ring {
     /// Blocks between tail and head.
     pub(crate) fn filled(&self) -> u64 {
         let state = self.state.borrow();
+        assert!(state.tail_at <= state.head.at, "the tail of the ring is not ahead of its head");
         state.head.at - state.tail_at
     }
 }

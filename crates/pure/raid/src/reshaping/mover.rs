@@ -148,6 +148,9 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
 
     /// The stripes are written where nothing is any more, then in the log.
     async fn move_to_vacant(self: &Rc<Self>, stripes: Range<u64>) -> Result<(), IoError> {
+        let vacant = self.moved_blocks() / self.old.layout.stripe_blocks();
+        let is_vacant = stripes.end <= vacant || self.sources(&stripes).is_empty();
+        assert!(is_vacant, "blocks that have not been moved are not overwritten");
         let rows = self.new.layout.all_rows();
         let place = |stripe| self.place(stripe, rows);
         let mut placed = Vec::new();
@@ -244,6 +247,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         let position = &self.new.checksums.pages.position;
         let reshape = position.get().expect("a reshape is under way");
         assert!(reshape.rows <= rows, "what has been moved stays so");
+        assert!(rows <= self.new.layout.member_blocks().0, "a reshape ends with the last stripe");
         position.set(Some(Reshape { rows, ..reshape }));
     }
 }

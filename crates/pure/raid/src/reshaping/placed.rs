@@ -1,10 +1,10 @@
 //! Rows of a stripe as the new layout has them: read where the old layout has the blocks, with parity computed anew.
 
-use crate::geometry::{MemberSet, Role, Rows, bytes};
+use crate::geometry::{Role, Rows, bytes};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::{Entry, guards};
 use crate::reshaping::Reshaping;
-use crate::stripes::parities_of;
+use crate::stripes::{Blind, parities_of};
 use block::{BlockDevice, Buf, Extent, IoError, View};
 use std::rc::Rc;
 
@@ -120,7 +120,7 @@ impl<D: BlockDevice + 'static> Reshaping<D> {
         if are.iter().all(|&is| is == Is::Unwritten) {
             return Ok((self.new.checksums.pages.zeros(bytes(rows.len())), are));
         }
-        let salvaged = old.stripes.salvage(stripe, role, rows, MemberSet::NONE).await;
+        let salvaged = old.stripes.salvage(stripe, role, rows, Blind::default()).await;
         self.new.members.serving(extent)?;
         old.stripes.tell(stripe, column, &salvaged);
         if let [whole] = &salvaged[..]

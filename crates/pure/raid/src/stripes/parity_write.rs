@@ -1,10 +1,10 @@
 //! Writes: to every copy, or with parity kept right; one stripe's writes under its lock, to the end.
 
-use crate::geometry::{Band, MemberSet, Role, Rows, Span, Touch, bands, bytes};
+use crate::geometry::{Band, Role, Rows, Span, Touch, bands, bytes};
 use crate::members::{Op, Ops};
 use crate::plan::{self, Kind, Parity, Sight};
-use crate::stripes::Stripes;
 use crate::stripes::restore::{Columns, Loaded, complete};
+use crate::stripes::{Blind, Stripes};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, View};
 use futures_util::stream::{self, StreamExt};
 use std::rc::Rc;
@@ -34,6 +34,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     /// The writes of data and parity to one stripe, after the reads that they need.
     pub(crate) async fn striped(self: &Rc<Self>, span: &Span, data: &View) -> Result<Ops, IoError> {
         let stripe = span.stripes.start;
+        assert_eq!(span.stripes.end, stripe + 1, "parity is kept within one stripe");
         let offset = span.extent.start.0 - stripe * self.layout.stripe_blocks();
         let mut ops = Ops::new();
         for band in bands(self.layout.chunk_blocks(), offset, span.extent.len.0) {
@@ -47,17 +48,22 @@ impl<D: BlockDevice + 'static> Stripes<D> {
 
     /// Plans again, without them, as long as members turn out not to be readable.
     async fn banded(self: &Rc<Self>, stripe: u64, band: &Band, data: &View) -> Result<Ops, IoError> {
-        let mut blind = MemberSet::NONE;
+        let mut blind = Blind::default();
         let mut reason = IoError::new(IoErrorKind::Medium, Extent::default());
         loop {
             let sight = self.sight(stripe, blind);
-            let Some(plan) = plan::choose(band, &sight) else { return Err(reason) };
-            match self.load(stripe, &plan.reads).await {
+            let Some(plan) = plan::choose(band, &sight) else {
+                if blind.waits_longer() {
+                    continue;
+                }
+                return Err(reason);
+            };
+            match self.load(stripe, &plan.reads, blind.patience()).await {
                 Ok(loaded) => {
                     if plan.kind == Kind::Restore
                         && let Some(disproved) = self.disproved(stripe, &sight, band.rows, &loaded).await
                     {
-                        blind = disproved.beside(blind);
+                        blind = blind.and(disproved.members);
                         reason = disproved.error;
                         continue;
                     }
@@ -66,7 +72,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                     return Ok(ops);
                 }
                 Err(blinded) => {
-                    blind = blinded.beside(blind);
+                    blind = blind.and(blinded.members);
                     reason = blinded.error;
                 }
             }

@@ -7,8 +7,8 @@ use crate::members::{Change, Ops};
 use crate::on_disk::batch::Records;
 use crate::on_disk::entry::{Entry, guards};
 use crate::plan::Sight;
-use crate::stripes::Stripes;
 use crate::stripes::restore::{Blinded, Loaded, Salvaged, complete};
+use crate::stripes::{Blind, Stripes};
 use block::{BlockDevice, Extent, IoError, IoErrorKind};
 use std::rc::Rc;
 
@@ -52,7 +52,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
                     let error = IoError::new(IoErrorKind::Medium, Extent::new(block, 1)).of_member(member);
                     // The last parity that was used is given up first: the other may be right.
                     let last = used.iter().last().expect("there is one");
-                    return Some(Blinded { members: MemberSet::only(last), error });
+                    return Some(Blinded { members: Blind::of(MemberSet::only(last)), error });
                 }
             }
         }
@@ -125,13 +125,14 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             let extent = self.layout.member_extent(stripe, part.rows);
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
-                if !(part.blind & usable).contains(member) {
+                if !(part.blind.unreadable() & usable).contains(member) {
                     continue;
                 }
                 let outcome = if part.content.is_ok() { Outcome::Healed } else { Outcome::Lost };
                 for block in extent.start.0..extent.end().0 {
                     let kind = self.kind_of(member, block);
-                    protected.checksums.pages.report(Finding { member, extent: Extent::new(block, 1), kind, outcome });
+                    let finding = Finding::new(member, Extent::new(block, 1), kind, outcome);
+                    protected.checksums.pages.report(finding.of_lost(self.layout.lba_on(member, block)));
                 }
             }
         }

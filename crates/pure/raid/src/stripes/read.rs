@@ -1,9 +1,9 @@
 //! Reads: straight from the member that holds the block, and from redundancy where that fails.
 
-use crate::geometry::{MemberSet, Piece, Place, Role, Rows};
-use crate::members::{MemberState, Op, Ops};
-use crate::stripes::Stripes;
+use crate::geometry::{Piece, Place, Role, Rows};
+use crate::members::{MemberState, Op, Ops, Patience};
 use crate::stripes::restore::Salvaged;
+use crate::stripes::{Blind, Stripes};
 use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Rope};
 use futures_util::stream::{self, StreamExt};
 use std::rc::Rc;
@@ -30,20 +30,21 @@ impl<D: BlockDevice + 'static> Stripes<D> {
 
     /// Takes no lock while the member answers: each of its blocks is old or new, as with any device.
     async fn read_piece(self: &Rc<Self>, piece: Piece) -> Result<Rope, IoError> {
-        let mut blind = MemberSet::NONE;
+        let mut blind = Blind::default();
         if let Some(member) = self.choose_copy(&piece) {
             let tenure = self.members.place(member).tenure.get();
-            match self.read_member(member, self.member_extent(&piece)).await {
+            match self.read_member(member, self.member_extent(&piece), Patience::Hedged).await {
                 // A member that failed meanwhile may have answered what a write that it refused has left half done.
                 Ok(_) if !self.is_answerable(member, tenure, &piece) => {}
                 Ok(rope) => return Ok(rope),
+                Err(error) if error.kind == IoErrorKind::TimedOut => blind = Blind::because_of(member, error),
                 // What does not match may be being written: asked again under the lock, it is known.
                 Err(_) if self.protection.is_some() => {}
                 Err(error) if self.is_bare() => {
                     let extent = self.array_extent(&piece, error.extent);
                     return Err(error.at(extent).of_member(member));
                 }
-                Err(_) => blind = MemberSet::only(member),
+                Err(error) => blind = Blind::because_of(member, error),
             }
         }
         let mut whole = Rope::new();
@@ -54,7 +55,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 
     /// The rows of one stripe from redundancy. What a member could not read is written back to it.
-    async fn recover(self: &Rc<Self>, place: Place, rows: Rows, blind: MemberSet) -> Result<Rope, IoError> {
+    async fn recover(self: &Rc<Self>, place: Place, rows: Rows, blind: Blind) -> Result<Rope, IoError> {
         self.tally.add(|counters| counters.degraded_reads += 1);
         let (stripe, column) = (place.stripe, place.column);
         let first = self.layout.member_extent(stripe, rows).start.0;
@@ -90,7 +91,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             let Ok(view) = &part.content else { continue };
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
-                if (part.blind & usable.read).contains(member) {
+                if (part.blind.unreadable() & usable.read).contains(member) {
                     ops.push(Op::write(member, self.layout.member_extent(stripe, part.rows), view.clone()));
                 }
             }

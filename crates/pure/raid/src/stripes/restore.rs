@@ -1,9 +1,10 @@
 //! The content of a chunk, also when the member that holds it cannot tell. The caller holds the stripe.
 
-use crate::geometry::{MemberSet, Role, Rows, bytes};
+use crate::geometry::{Role, Rows, bytes};
+use crate::members::Patience;
 use crate::plan::{self, Parity, Read, Sight};
 use crate::sabotage::{self, Bug};
-use crate::stripes::Stripes;
+use crate::stripes::{Blind, Stripes};
 use block::{BlockDevice, Buf, IoError, IoErrorKind, View};
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -17,18 +18,8 @@ pub(crate) type Columns = SmallVec<[View; 8]>;
 /// Why reads of a stripe did not all succeed: which members could not tell, and the first error.
 #[derive(Debug)]
 pub(crate) struct Blinded {
-    pub(crate) members: MemberSet,
+    pub(crate) members: Blind,
     pub(crate) error: IoError,
-}
-
-impl Blinded {
-    /// These members and those in `blind`.
-    ///
-    /// *Panics*: when there is none but in `blind`, for a plan that reads them again would never end.
-    pub(crate) fn beside(&self, blind: MemberSet) -> MemberSet {
-        assert!(!(self.members - blind).is_empty(), "a plan reads only members that may be able to tell");
-        self.members | blind
-    }
 }
 
 /// Rows of a chunk and their content, or why there is none; and the members that could not tell.
@@ -36,14 +27,14 @@ impl Blinded {
 pub(crate) struct Salvaged {
     pub(crate) rows: Rows,
     pub(crate) content: Result<View, IoError>,
-    pub(crate) blind: MemberSet,
+    pub(crate) blind: Blind,
 }
 
 impl<D: BlockDevice + 'static> Stripes<D> {
     /// What can be read of `stripe`, not counting the members in `blind`.
-    pub(crate) fn sight(&self, stripe: u64, blind: MemberSet) -> Sight {
+    pub(crate) fn sight(&self, stripe: u64, blind: Blind) -> Sight {
         let usable = self.members.usable(stripe);
-        let read = usable.read - blind;
+        let read = usable.read - blind.members();
         let parity = |role, there| match self.layout.member_of(stripe, role) {
             member if there && read.contains(member) => Parity::Readable,
             member if there && usable.write.contains(member) => Parity::WriteOnly,
@@ -62,10 +53,15 @@ impl<D: BlockDevice + 'static> Stripes<D> {
     }
 
     /// Carries out the reads of a plan, all at once.
-    pub(crate) async fn load(self: &Rc<Self>, stripe: u64, reads: &[Read]) -> Result<Loaded, Blinded> {
+    pub(crate) async fn load(
+        self: &Rc<Self>,
+        stripe: u64,
+        reads: &[Read],
+        patience: Patience,
+    ) -> Result<Loaded, Blinded> {
         let one = |read: Read| async move {
             let member = self.layout.member_of(stripe, read.role);
-            let rope = self.read_member(member, self.layout.member_extent(stripe, read.rows)).await;
+            let rope = self.read_member(member, self.layout.member_extent(stripe, read.rows), patience).await;
             (read, member, rope)
         };
         let mut loaded = Loaded::new();
@@ -74,8 +70,8 @@ impl<D: BlockDevice + 'static> Stripes<D> {
             match rope {
                 Ok(rope) => loaded.push((read, rope.into_view())),
                 Err(error) => {
-                    let known = blinded.get_or_insert(Blinded { members: MemberSet::NONE, error });
-                    known.members = known.members.with(member);
+                    let known = blinded.get_or_insert(Blinded { members: Blind::default(), error });
+                    known.members = known.members.with(member, error);
                 }
             }
         }
@@ -89,22 +85,22 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         self: &Rc<Self>,
         stripe: u64,
         rows: Rows,
-        blind: &mut MemberSet,
+        blind: &mut Blind,
     ) -> Result<Columns, IoError> {
         let mut reason = IoError::new(IoErrorKind::Gone, self.layout.member_extent(stripe, rows));
         loop {
             let sight = self.sight(stripe, *blind);
             let Some(reads) = plan::restore(&sight, rows) else { return Err(reason) };
-            match self.load(stripe, &reads).await {
+            match self.load(stripe, &reads, blind.patience()).await {
                 Ok(loaded) => match self.disproved(stripe, &sight, rows, &loaded).await {
                     None => return Ok(complete(&sight, rows, loaded)),
                     Some(disproved) => {
-                        *blind = disproved.beside(*blind);
+                        *blind = blind.and(disproved.members);
                         reason = disproved.error;
                     }
                 },
                 Err(blinded) => {
-                    *blind = blinded.beside(*blind);
+                    *blind = blind.and(blinded.members);
                     reason = blinded.error;
                 }
             }
@@ -117,26 +113,44 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         stripe: u64,
         role: Role,
         rows: Rows,
-        blind: &mut MemberSet,
+        blind: &mut Blind,
+    ) -> Result<View, IoError> {
+        self.admit_restoring(self.layout.member_of(stripe, role), self.layout.member_extent(stripe, rows)).await?;
+        loop {
+            let found = self.content_now(stripe, role, rows, blind).await;
+            if found.is_ok() || !blind.waits_longer() {
+                return found;
+            }
+        }
+    }
+
+    /// As [`Stripes::content`], from members that are not in `blind`.
+    async fn content_now(
+        self: &Rc<Self>,
+        stripe: u64,
+        role: Role,
+        rows: Rows,
+        blind: &mut Blind,
     ) -> Result<View, IoError> {
         let extent = self.layout.member_extent(stripe, rows);
         let mut reason = IoError::new(IoErrorKind::Gone, extent);
-        self.admit_restoring(self.layout.member_of(stripe, role), extent).await?;
         if let Role::Data { column, .. } = role {
             for copy in 0..self.layout.copies() {
                 let member = self.layout.member_of(stripe, Role::Data { column, copy });
-                if !(self.members.usable(stripe).read - *blind).contains(member) {
+                if !(self.members.usable(stripe).read - blind.members()).contains(member) {
                     continue;
                 }
                 let found = match sabotage::is(Bug::HealUnverified) {
-                    true => self.members.read_data(member, extent).await,
-                    false => self.read_member(member, extent).await,
+                    true => self.members.read_data(member, extent, blind.patience()).await,
+                    false => self.read_member(member, extent, blind.patience()).await,
                 };
                 match found {
                     Ok(rope) => return Ok(rope.into_view()),
-                    Err(error) => reason = error,
+                    Err(error) => {
+                        reason = error;
+                        *blind = blind.with(member, error);
+                    }
                 }
-                *blind = blind.with(member);
             }
         }
         if !self.layout.has_parity() {
@@ -156,7 +170,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         stripe: u64,
         role: Role,
         rows: Rows,
-        blind: MemberSet,
+        blind: Blind,
     ) -> SmallVec<[Salvaged; 1]> {
         assert!(rows.start < rows.end && rows.end <= self.layout.chunk_blocks(), "rows are of one chunk");
         let mut seen = blind;
@@ -167,7 +181,7 @@ impl<D: BlockDevice + 'static> Stripes<D> {
         // A member that failed over all rows may still tell some of them.
         let mut salvaged = SmallVec::new();
         for row in rows.start..rows.end {
-            let (rows, mut blind) = (Rows::new(row, row + 1), MemberSet::NONE);
+            let (rows, mut blind) = (Rows::new(row, row + 1), Blind::default());
             let content = self.content(stripe, role, rows, &mut blind).await;
             salvaged.push(Salvaged { rows, content, blind });
         }

@@ -13,7 +13,7 @@ use std::task::{Poll, Waker};
 
 /// Which members are not current, as the owner's superblocks would say after a crash.
 #[derive(Default)]
-pub struct Log {
+pub(crate) struct Log {
     pub recorded: RefCell<Vec<u16>>,
     pub held: Cell<bool>,
     pub fails: Cell<bool>,
@@ -23,14 +23,14 @@ pub struct Log {
 }
 
 impl Log {
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         self.held.set(false);
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
 
 /// The log is shared between the array and the test.
-pub struct SharedLog(pub Rc<Log>);
+pub(crate) struct SharedLog(pub Rc<Log>);
 
 impl FailureLog for SharedLog {
     fn record(&self, member: u16, _error: IoError) -> Pin<Box<dyn Future<Output = Result<Stable, IoError>>>> {
@@ -52,7 +52,7 @@ impl FailureLog for SharedLog {
 }
 
 /// An owner who wants a rebuild as fast as it goes, and notes its end in the log.
-pub struct Owner(pub Rc<Log>);
+pub(crate) struct Owner(pub Rc<Log>);
 
 impl RebuildOwner for Owner {
     async fn pace(&mut self, _: Progress) {}
@@ -63,7 +63,7 @@ impl RebuildOwner for Owner {
     }
 }
 
-pub struct Bench {
+pub(crate) struct Bench {
     pub array: Rc<Array<Disk>>,
     pub disks: RefCell<Vec<Disk>>,
     pub log: Rc<Log>,
@@ -72,7 +72,7 @@ pub struct Bench {
 
 impl Bench {
     /// Zeroed disks of `stripes` chunks.
-    pub fn new(level: Level, members: usize, chunk_blocks: u32, stripes: u64) -> Self {
+    pub(crate) fn new(level: Level, members: usize, chunk_blocks: u32, stripes: u64) -> Self {
         let blocks = stripes * u64::from(chunk_blocks);
         let layout = Layout::new(level, members, chunk_blocks * 4096, block::Blocks(blocks)).expect("a valid shape");
         let disks: Vec<Disk> = (0..members).map(|_| Disk::new(blocks)).collect();
@@ -80,7 +80,7 @@ impl Bench {
     }
 
     /// The array of these disks as after a restart, without those that `failed` says are not current.
-    pub fn assemble(layout: Layout, disks: Vec<Disk>, failed: &[u16]) -> Self {
+    pub(crate) fn assemble(layout: Layout, disks: Vec<Disk>, failed: &[u16]) -> Self {
         let log = Rc::new(Log::default());
         log.recorded.borrow_mut().extend(failed);
         let present = (0..).zip(&disks).map(|(member, disk)| (!failed.contains(&member)).then(|| disk.clone()));
@@ -89,24 +89,24 @@ impl Bench {
         Self { array: Rc::new(array), disks: RefCell::new(disks), log, executor }
     }
 
-    pub fn disk(&self, member: u16) -> Disk {
+    pub(crate) fn disk(&self, member: u16) -> Disk {
         self.disks.borrow()[usize::from(member)].clone()
     }
 
-    pub fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> Layout {
         self.array.layout()
     }
 
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         self.array.status()
     }
 
-    pub fn state(&self, member: u16) -> MemberState {
+    pub(crate) fn state(&self, member: u16) -> MemberState {
         self.status().members[usize::from(member)].state
     }
 
     /// Begins `command`; its result appears when it is done.
-    pub fn begin<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> Rc<Cell<Option<T>>> {
+    pub(crate) fn begin<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> Rc<Cell<Option<T>>> {
         let result = Rc::new(Cell::new(None));
         let tell = result.clone();
         self.executor.spawn(async move { tell.set(Some(command.await)) });
@@ -114,70 +114,70 @@ impl Bench {
     }
 
     /// Runs until nothing moves any more.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         while self.executor.run_one(|_| 0) {}
     }
 
     /// Runs `command` to its end.
-    pub fn run<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> T {
+    pub(crate) fn run<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> T {
         let result = self.begin(command);
         self.settle();
         result.take().expect("nothing is held, so the command ends")
     }
 
-    pub fn write(&self, start: u64, data: View) -> Result<Written, IoError> {
+    pub(crate) fn write(&self, start: u64, data: View) -> Result<Written, IoError> {
         let array = self.array.clone();
         self.run(async move { array.write(Lba(start), data).await })
     }
 
-    pub fn read(&self, extent: Extent) -> Result<Vec<u8>, IoError> {
+    pub(crate) fn read(&self, extent: Extent) -> Result<Vec<u8>, IoError> {
         let array = self.array.clone();
         self.run(async move { array.read(extent).await }).map(|rope| rope.into_view().to_vec())
     }
 
-    pub fn flush(&self) -> Result<Stable, IoError> {
+    pub(crate) fn flush(&self) -> Result<Stable, IoError> {
         let array = self.array.clone();
         self.run(async move { array.flush(Written::attest()).await })
     }
 
-    pub fn mismatches(&self) -> u64 {
+    pub(crate) fn mismatches(&self) -> u64 {
         let (array, stripes) = (self.array.clone(), self.layout().stripes());
         self.run(async move { array.scrub_check(0..stripes, async |_| {}).await }).expect("serving").mismatches
     }
 
     /// Fails a member's disk for the array, puts a used one in its place and rebuilds it.
-    pub fn replace(&self, member: u16) {
+    pub(crate) fn replace(&self, member: u16) {
         let disk = Disk::used(self.layout().member_blocks().0);
         self.array.replace(member, disk.clone()).expect("the member has failed");
         self.disks.borrow_mut()[usize::from(member)] = disk;
     }
 
-    pub fn rebuild(&self, member: u16) -> Result<Rebuilt, raid::RebuildError> {
+    pub(crate) fn rebuild(&self, member: u16) -> Result<Rebuilt, raid::RebuildError> {
         let (array, log, stripes) = (self.array.clone(), self.log.clone(), self.layout().stripes());
         self.run(async move { array.rebuild(member, &[0..stripes], &mut Owner(log)).await })
     }
 
     /// Forgets what the disks have seen.
-    pub fn forget(&self) {
+    pub(crate) fn forget(&self) {
         self.disks.borrow().iter().for_each(|disk| drop(disk.take_seen()));
     }
 
     /// How many reads and writes the disks have seen since.
-    pub fn seen(&self) -> (usize, usize) {
+    pub(crate) fn seen(&self) -> (usize, usize) {
         let seen: Vec<Seen> = self.disks.borrow().iter().flat_map(|disk| disk.take_seen()).collect();
         let reads = seen.iter().filter(|seen| matches!(seen, Seen::Read(_))).count();
         (reads, seen.iter().filter(|seen| matches!(seen, Seen::Write(_))).count())
     }
 
     /// The disk's chunk of `stripe` that has `role`.
-    pub fn chunk(&self, stripe: u64, role: Role) -> Vec<u8> {
+    pub(crate) fn chunk(&self, stripe: u64, role: Role) -> Vec<u8> {
         let layout = self.layout();
         let member = layout.member_of(stripe, role);
         self.disk(member).bytes(layout.member_extent(stripe, Rows::new(0, layout.chunk_blocks())))
     }
 
     /// Where a block of the array lies: the member and its block.
-    pub fn home(&self, lba: u64) -> (u16, u64) {
+    pub(crate) fn home(&self, lba: u64) -> (u16, u64) {
         let layout = self.layout();
         let Place { stripe, column, row } = layout.locate(Lba(lba));
         let member = layout.member_of(stripe, Role::Data { column, copy: 0 });
@@ -186,7 +186,7 @@ impl Bench {
 }
 
 /// Blocks that all differ, and from those of every other seed.
-pub fn noise(seed: u64, blocks: u64) -> View {
+pub(crate) fn noise(seed: u64, blocks: u64) -> View {
     let mut buf = Buf::zeroed(blocks as usize * BLOCK);
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for word in buf.chunks_mut(8) {

@@ -7,11 +7,11 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-pub const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 /// One member read or write, as the disk saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub(crate) enum Seen {
     Read(Extent),
     Write(Extent),
     Flush,
@@ -19,9 +19,9 @@ pub enum Seen {
 }
 
 #[derive(Clone)]
-pub struct Disk(Rc<State>);
+pub(crate) struct Disk(Rc<State>);
 
-pub struct State {
+pub(crate) struct State {
     data: RefCell<Vec<u8>>,
     /// What a power cut leaves at least.
     stable: RefCell<Vec<u8>>,
@@ -29,6 +29,8 @@ pub struct State {
     flushes: Cell<(u64, u64)>,
     pub seen: RefCell<Vec<Seen>>,
     pub gone: Cell<bool>,
+    /// It misses the deadline of every read that has one.
+    pub is_late: Cell<bool>,
     pub flush_fails: Cell<bool>,
     /// The test is about to fail it.
     pub doomed: Cell<bool>,
@@ -54,7 +56,7 @@ impl std::ops::Deref for Disk {
 }
 
 impl Disk {
-    pub fn new(blocks: u64) -> Self {
+    pub(crate) fn new(blocks: u64) -> Self {
         let bytes = blocks as usize * BLOCK;
         Self(Rc::new(State {
             data: RefCell::new(vec![0; bytes]),
@@ -62,6 +64,7 @@ impl Disk {
             flushes: Cell::default(),
             seen: RefCell::default(),
             gone: Cell::default(),
+            is_late: Cell::default(),
             flush_fails: Cell::default(),
             doomed: Cell::default(),
             discard_zeroes: Cell::new(true),
@@ -76,43 +79,43 @@ impl Disk {
     }
 
     /// Full of bytes that no test writes, as a disk that was used before.
-    pub fn used(blocks: u64) -> Self {
+    pub(crate) fn used(blocks: u64) -> Self {
         let disk = Self::new(blocks);
         disk.data.borrow_mut().fill(0xdd);
         disk.stable.borrow_mut().fill(0xdd);
         disk
     }
 
-    pub fn hold(&self) {
+    pub(crate) fn hold(&self) {
         self.held.set(true);
     }
 
     /// Flushes wait from now on; reads and writes do not.
-    pub fn hold_flushes(&self) {
+    pub(crate) fn hold_flushes(&self) {
         self.flushes_held.set(true);
     }
 
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         self.held.set(false);
         self.flushes_held.set(false);
         self.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    pub fn bytes(&self, extent: Extent) -> Vec<u8> {
+    pub(crate) fn bytes(&self, extent: Extent) -> Vec<u8> {
         self.data.borrow()[range(extent)].to_vec()
     }
 
-    pub fn overwrite(&self, extent: Extent, byte: u8) {
+    pub(crate) fn overwrite(&self, extent: Extent, byte: u8) {
         self.data.borrow_mut()[range(extent)].fill(byte);
     }
 
     /// What has been seen since the last call.
-    pub fn take_seen(&self) -> Vec<Seen> {
+    pub(crate) fn take_seen(&self) -> Vec<Seen> {
         self.seen.take()
     }
 
     /// Each block keeps its stable or its last content, as `keeps_last` says.
-    pub fn cut_power(&self, mut keeps_last: impl FnMut() -> bool) {
+    pub(crate) fn cut_power(&self, mut keeps_last: impl FnMut() -> bool) {
         let (mut data, mut stable) = (self.data.borrow_mut(), self.stable.borrow_mut());
         for (last, stable) in data.chunks_mut(BLOCK).zip(stable.chunks_mut(BLOCK)) {
             if keeps_last() { stable.copy_from_slice(last) } else { last.copy_from_slice(stable) }
@@ -170,6 +173,13 @@ impl BlockDevice for Disk {
     }
 
     /// Dropped half-way, the first half is written.
+    async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
+        match self.is_late.get() {
+            true => Err(IoError::new(IoErrorKind::TimedOut, extent)),
+            false => self.read(extent).await,
+        }
+    }
+
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {
         let extent = Extent::new(start.0, (data.len() / BLOCK) as u64);
         self.seen.borrow_mut().push(Seen::Write(extent));

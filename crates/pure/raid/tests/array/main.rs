@@ -4,10 +4,12 @@
 
 mod bench;
 mod best;
+mod copy;
 mod costs;
 mod disk;
 mod failures;
 mod faults;
+mod late;
 mod model;
 mod rebuild;
 mod verify;

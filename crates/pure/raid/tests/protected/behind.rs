@@ -22,7 +22,7 @@ fn bench_with_a_stalled_write(level: Level, members: usize) -> (Bench, crate::di
 }
 
 /// The write is answered, and whoever reads then, or writes, comes behind it.
-pub fn answered_and_not_in_place() -> Result<(), String> {
+pub(crate) fn answered_and_not_in_place() -> Result<(), String> {
     for (level, members) in LEVELS {
         let (bench, disk) = bench_with_a_stalled_write(level, members);
         let one = Extent::new(0, 1);

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 /// Which members have failed, as the owner knows it after a crash.
 #[derive(Default)]
-pub struct Log {
+pub(crate) struct Log {
     pub failed: RefCell<Vec<u16>>,
 }
 
@@ -31,7 +31,7 @@ impl FailureLog for SharedLog {
 }
 
 /// An owner who wants a rebuild as fast as it goes.
-pub struct Owner(pub Rc<Log>);
+pub(crate) struct Owner(pub Rc<Log>);
 
 impl RebuildOwner for Owner {
     async fn pace(&mut self, _: Progress) {}
@@ -44,7 +44,7 @@ impl RebuildOwner for Owner {
 
 /// What is built and how.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub level: Level,
     pub members: usize,
     pub chunk_blocks: u64,
@@ -65,7 +65,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    pub fn small(level: Level, members: usize, volatile: bool) -> Self {
+    pub(crate) fn small(level: Level, members: usize, volatile: bool) -> Self {
         let stripes = match level {
             Level::Raid0 | Level::Raid1 => 6,
             _ => 4,
@@ -88,7 +88,7 @@ impl Plan {
         }
     }
 
-    pub fn shape(&self) -> Shape {
+    pub(crate) fn shape(&self) -> Shape {
         let data = self.stripes * self.chunk_blocks;
         let pages = data.div_ceil(504);
         let start = (8 + self.ring_blocks + self.ring_blocks / 8 + 2 * pages).next_multiple_of(self.chunk_blocks);
@@ -103,16 +103,16 @@ impl Plan {
     }
 
     /// How many disks there are.
-    pub fn disks(&self) -> usize {
+    pub(crate) fn disks(&self) -> usize {
         self.members + usize::from(self.spare)
     }
 
-    pub fn disk_blocks(&self) -> u64 {
+    pub(crate) fn disk_blocks(&self) -> u64 {
         self.shape().member_blocks.0 + self.room
     }
 }
 
-pub struct Bench {
+pub(crate) struct Bench {
     pub plan: Plan,
     pub rack: Rc<Rack>,
     pub array: Rc<Array<Disk>>,
@@ -142,7 +142,7 @@ fn options(plan: &Plan, findings: &Rc<RefCell<Vec<Finding>>>, executor: &Executo
 }
 
 /// The executor of an array; its tasks end with it, for they keep the array, which keeps what runs them.
-pub struct Tasks(Executor);
+pub(crate) struct Tasks(Executor);
 
 impl Drop for Tasks {
     fn drop(&mut self) {
@@ -167,7 +167,7 @@ fn drive<T: 'static>(executor: &Executor, dice: &Dice, command: impl Future<Outp
 
 impl Bench {
     /// A new array on blank disks.
-    pub fn format(plan: Plan, seed: u64) -> Self {
+    pub(crate) fn format(plan: Plan, seed: u64) -> Self {
         let rack = Rack::new(Dice::new(seed));
         let shape = plan.shape();
         let mut disks: Vec<Disk> =
@@ -184,13 +184,13 @@ impl Bench {
     }
 
     /// The array on these disks; `failed` are known to be no members any more, `lost` are not there.
-    pub fn open(plan: Plan, rack: Rc<Rack>, failed: &[u16], lost: &[u16]) -> Result<(Self, Opened), OpenError> {
+    pub(crate) fn open(plan: Plan, rack: Rc<Rack>, failed: &[u16], lost: &[u16]) -> Result<(Self, Opened), OpenError> {
         let shape = Shape { members: plan.disks(), ..plan.shape() };
         Self::open_those(shape, plan, rack, failed, lost)
     }
 
     /// The array of all disks, of which the owner has recorded this shape.
-    pub fn open_as(shape: &Shape, plan: Plan, rack: Rc<Rack>) -> Result<(Self, Opened), OpenError> {
+    pub(crate) fn open_as(shape: &Shape, plan: Plan, rack: Rc<Rack>) -> Result<(Self, Opened), OpenError> {
         Self::open_those(*shape, plan, rack, &[], &[])
     }
 
@@ -217,105 +217,105 @@ impl Bench {
     }
 
     /// The same disks, opened anew; as after the daemon was killed while nothing was under way.
-    pub fn reopen(self) -> (Self, Opened) {
+    pub(crate) fn reopen(self) -> (Self, Opened) {
         let failed = self.log.failed.borrow().clone();
         let (plan, rack) = (self.plan, self.rack.clone());
         drop(self);
         Self::open(plan, rack, &failed, &[]).expect("nothing is lost")
     }
 
-    pub fn disk(&self, member: u16) -> Disk {
+    pub(crate) fn disk(&self, member: u16) -> Disk {
         self.rack.disks.borrow()[usize::from(member)].clone()
     }
 
-    pub fn layout(&self) -> Layout {
+    pub(crate) fn layout(&self) -> Layout {
         self.array.layout()
     }
 
-    pub fn blocks(&self) -> u64 {
+    pub(crate) fn blocks(&self) -> u64 {
         self.layout().blocks().0
     }
 
-    pub fn state(&self, member: u16) -> MemberState {
+    pub(crate) fn state(&self, member: u16) -> MemberState {
         self.array.status().members[usize::from(member)].state
     }
 
     /// Begins a command; [`Bench::settle`] runs it.
-    pub fn begin<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> Rc<Cell<Option<T>>> {
+    pub(crate) fn begin<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> Rc<Cell<Option<T>>> {
         let result = Rc::new(Cell::new(None));
         let tell = result.clone();
         self.executor.spawn(async move { tell.set(Some(command.await)) });
         result
     }
 
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         while self.executor.run_one(|woken| self.rack.dice.roll(woken as u64) as usize) {}
     }
 
-    pub fn run<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> T {
+    pub(crate) fn run<T: 'static>(&self, command: impl Future<Output = T> + 'static) -> T {
         let result = self.begin(command);
         self.settle();
         result.take().expect("the command ends")
     }
 
-    pub fn write(&self, start: u64, data: View) -> Result<Written, IoError> {
+    pub(crate) fn write(&self, start: u64, data: View) -> Result<Written, IoError> {
         let array = self.array.clone();
         self.run(async move { array.write(Lba(start), data).await })
     }
 
-    pub fn write_fresh(&self, start: u64, data: View) -> Result<Written, IoError> {
+    pub(crate) fn write_fresh(&self, start: u64, data: View) -> Result<Written, IoError> {
         let array = self.array.clone();
         self.run(async move { array.write_fresh(Lba(start), data).await })
     }
 
-    pub fn read(&self, extent: Extent) -> Result<Vec<u8>, IoError> {
+    pub(crate) fn read(&self, extent: Extent) -> Result<Vec<u8>, IoError> {
         let array = self.array.clone();
         self.run(async move { array.read(extent).await }).map(|rope| rope.into_view().to_vec())
     }
 
-    pub fn flush(&self) {
+    pub(crate) fn flush(&self) {
         let array = self.array.clone();
         let _ = self.run(async move { array.flush(Written::attest()).await }).expect("serving");
     }
 
-    pub fn discard(&self, extent: Extent) {
+    pub(crate) fn discard(&self, extent: Extent) {
         let array = self.array.clone();
         let _ = self.run(async move { array.discard(extent).await }).expect("serving");
     }
 
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         let array = self.array.clone();
         let _ = self.run(async move { array.close().await }).expect("serving");
     }
 
-    pub fn scrub(&self, repair: Repair) -> Scrubbed {
+    pub(crate) fn scrub(&self, repair: Repair) -> Scrubbed {
         let (array, stripes) = (self.array.clone(), self.layout().stripes());
         self.run(async move { array.scrub(0..stripes, repair, async |_| {}).await }).expect("serving")
     }
 
     /// How many copies of pages and anchors had to be written anew.
-    pub fn scrub_sums(&self) -> u64 {
+    pub(crate) fn scrub_sums(&self) -> u64 {
         let array = self.array.clone();
         self.run(async move { array.scrub_sums(async |_| {}).await }).expect("serving").healed
     }
 
-    pub fn checkpoint(&self) {
+    pub(crate) fn checkpoint(&self) {
         let array = self.array.clone();
         let _ = self.run(async move { array.checkpoint().await }).expect("serving");
     }
 
-    pub fn fail(&self, member: u16) {
+    pub(crate) fn fail(&self, member: u16) {
         let array = self.array.clone();
         self.run(async move { array.fail(member).await }).expect("it is spared");
     }
 
-    pub fn rebuild(&self, member: u16, stripes: Vec<std::ops::Range<u64>>) -> Rebuilt {
+    pub(crate) fn rebuild(&self, member: u16, stripes: Vec<std::ops::Range<u64>>) -> Rebuilt {
         let (array, log) = (self.array.clone(), self.log.clone());
         self.run(async move { array.rebuild(member, &stripes, &mut Owner(log)).await }).expect("the others are well")
     }
 
     /// A blank disk takes the place of a failed member and is filled.
-    pub fn replace(&self, member: u16) -> Rebuilt {
+    pub(crate) fn replace(&self, member: u16) -> Rebuilt {
         let disk = self.rack.add(self.plan.disk_blocks(), self.plan.volatile, Content::new());
         let mut disks = self.rack.disks.borrow_mut();
         disks.pop();
@@ -326,29 +326,29 @@ impl Bench {
     }
 
     /// The spare disk is the last member.
-    pub fn add_member(&self) -> Result<u16, GrowError> {
+    pub(crate) fn add_member(&self) -> Result<u16, GrowError> {
         let (array, disk) = (self.array.clone(), self.disk(self.plan.members as u16));
         self.run(async move { array.add_member(disk).await })
     }
 
     /// The array is laid out over all members.
-    pub fn reshape(&self) -> Result<(), GrowError> {
+    pub(crate) fn reshape(&self) -> Result<(), GrowError> {
         let array = self.array.clone();
         self.run(async move { array.reshape(async |_| {}).await })
     }
 
-    pub fn grow(&self, member_blocks: u64) -> Result<Blocks, GrowError> {
+    pub(crate) fn grow(&self, member_blocks: u64) -> Result<Blocks, GrowError> {
         let array = self.array.clone();
         self.run(async move { array.grow(Blocks(member_blocks)).await })
     }
 
     /// Where a member's data begins on its disk.
-    pub fn data(&self) -> u64 {
+    pub(crate) fn data(&self) -> u64 {
         self.plan.shape().area().expect("a valid shape").data.start.0
     }
 }
 
 /// True when a scrub had nothing to say.
-pub fn is_clean(scrubbed: &Scrubbed) -> bool {
+pub(crate) fn is_clean(scrubbed: &Scrubbed) -> bool {
     (scrubbed.mismatches, scrubbed.unreadable, scrubbed.unknown, scrubbed.parity, scrubbed.lost) == (0, 0, 0, 0, 0)
 }

@@ -13,7 +13,7 @@ use std::rc::Rc;
 
 /// How thoroughly cuts are looked at.
 #[derive(Clone, Copy)]
-pub struct Effort {
+pub(crate) struct Effort {
     /// All combinations are tried up to so many.
     pub combinations: u64,
     /// Random combinations beside the named ones.
@@ -24,8 +24,8 @@ pub struct Effort {
     pub cuts: u64,
 }
 
-pub const QUICK: Effort = Effort { combinations: 4, random: 1, again: 16, cuts: 40 };
-pub const THOROUGH: Effort = Effort { combinations: 64, random: 8, again: 6, cuts: 3 };
+pub(crate) const QUICK: Effort = Effort { combinations: 4, random: 1, again: 16, cuts: 40 };
+pub(crate) const THOROUGH: Effort = Effort { combinations: 64, random: 8, again: 6, cuts: 3 };
 
 /// A block that is not decided at a cut.
 struct Undecided {
@@ -38,7 +38,7 @@ struct Undecided {
 /// What each undecided block holds: 0 its durable version, then the later ones, then garbage.
 type Choice = Vec<usize>;
 
-pub struct Judge {
+pub(crate) struct Judge {
     plan: Plan,
     effort: Effort,
     dice: Dice,
@@ -46,12 +46,12 @@ pub struct Judge {
 }
 
 impl Judge {
-    pub fn new(plan: Plan, effort: Effort, seed: u64) -> Self {
+    pub(crate) fn new(plan: Plan, effort: Effort, seed: u64) -> Self {
         Self { plan, effort, dice: Dice::new(seed ^ 0xcafe), states: 0 }
     }
 
     /// Runs a script and judges what its cuts can leave.
-    pub fn script(&mut self, kinds: Kinds, seed: u64) -> Result<(), String> {
+    pub(crate) fn script(&mut self, kinds: Kinds, seed: u64) -> Result<(), String> {
         for cut in cuts_of(self.plan, kinds, seed) {
             if self.dice.roll(self.effort.cuts) == 0 {
                 self.cut(&cut)?;
@@ -345,7 +345,7 @@ fn torn_block(now: &Content, later: &[(View, bool)], block: u64, how: u64) -> Vi
 }
 
 /// The arrays that are cut: every level, with and without volatile caches.
-pub fn plans() -> Vec<Plan> {
+pub(crate) fn plans() -> Vec<Plan> {
     let of = |level, members| [true, false].map(|volatile| Plan::small(level, members, volatile));
     let mut plans: Vec<Plan> = [
         (Level::Raid0, 3),
@@ -364,9 +364,9 @@ pub fn plans() -> Vec<Plan> {
     plans
 }
 
-pub const KINDS: Kinds = Kinds { failures: Failures::Any, rounds: 7, becomes: Becomes::AsItWas };
+pub(crate) const KINDS: Kinds = Kinds { failures: Failures::Any, rounds: 7, becomes: Becomes::AsItWas };
 
-pub fn judged(plan: Plan, kinds: Kinds, effort: Effort, seeds: std::ops::Range<u64>) -> u64 {
+pub(crate) fn judged(plan: Plan, kinds: Kinds, effort: Effort, seeds: std::ops::Range<u64>) -> u64 {
     let mut states = 0;
     for seed in seeds {
         let mut judge = Judge::new(plan, effort, seed);
@@ -379,7 +379,7 @@ pub fn judged(plan: Plan, kinds: Kinds, effort: Effort, seeds: std::ops::Range<u
 }
 
 /// Which seeds are looked at, and how closely.
-pub fn asked() -> (std::ops::Range<u64>, Effort) {
+pub(crate) fn asked() -> (std::ops::Range<u64>, Effort) {
     let asked = std::env::var("RAID_CRASH_SEEDS").ok();
     match asked.as_deref().map(|asked| asked.split_once("..").expect("a range of seeds")) {
         Some((from, to)) => (from.parse().expect("a number")..to.parse().expect("a number"), THOROUGH),

@@ -7,21 +7,21 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-pub const BLOCK: usize = 4096;
+pub(crate) const BLOCK: usize = 4096;
 
 /// What a disk holds; blocks that are not there are zeros.
-pub type Content = BTreeMap<u64, View>;
+pub(crate) type Content = BTreeMap<u64, View>;
 
 /// A number generator whose seed is the whole test.
 #[derive(Clone)]
-pub struct Dice(Rc<Cell<u64>>);
+pub(crate) struct Dice(Rc<Cell<u64>>);
 
 impl Dice {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(Rc::new(Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)))
     }
 
-    pub fn roll(&self, sides: u64) -> u64 {
+    pub(crate) fn roll(&self, sides: u64) -> u64 {
         let state = self.0.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0.set(state);
         let mixed = (state ^ (state >> 31)).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -31,14 +31,14 @@ impl Dice {
 
 /// What one disk could hold after a power cut.
 #[derive(Clone)]
-pub struct Left {
+pub(crate) struct Left {
     pub durable: Content,
     /// For each block that is undecided, the later versions in order, and whether the last of them was in flight.
     pub later: Vec<(u64, Vec<(View, bool)>)>,
 }
 
 /// A power cut between two events: what every disk could hold, and what the test knew then.
-pub struct Cut<K> {
+pub(crate) struct Cut<K> {
     pub disks: Vec<Left>,
     pub known: K,
 }
@@ -47,7 +47,7 @@ pub struct Cut<K> {
 type Watcher = Box<dyn Fn()>;
 
 /// The disks of one run.
-pub struct Rack {
+pub(crate) struct Rack {
     pub disks: RefCell<Vec<Disk>>,
     pub dice: Dice,
     /// How often somebody has waited, and after how many times disks refuse nothing any more.
@@ -57,7 +57,7 @@ pub struct Rack {
 }
 
 impl Rack {
-    pub fn new(dice: Dice) -> Rc<Self> {
+    pub(crate) fn new(dice: Dice) -> Rc<Self> {
         Rc::new(Self {
             disks: RefCell::default(),
             dice,
@@ -67,7 +67,7 @@ impl Rack {
         })
     }
 
-    pub fn add(self: &Rc<Self>, blocks: u64, volatile: bool, content: Content) -> Disk {
+    pub(crate) fn add(self: &Rc<Self>, blocks: u64, volatile: bool, content: Content) -> Disk {
         let disk = Disk(Rc::new(State {
             rack: Rc::downgrade(self),
             blocks,
@@ -77,6 +77,7 @@ impl Rack {
             pending: RefCell::default(),
             next: Cell::default(),
             gone: Cell::default(),
+            is_late: Cell::default(),
             bad: RefCell::default(),
             stuck: RefCell::default(),
             refuses: Cell::default(),
@@ -98,18 +99,18 @@ impl Rack {
     }
 
     /// Time passes; there may be room after it.
-    pub fn pass(&self) {
+    pub(crate) fn pass(&self) {
         self.pauses.set(self.pauses.get() + 1);
         if self.pauses.get() >= self.room_after.get() {
             self.disks.borrow().iter().for_each(|disk| disk.refuses.set(None));
         }
     }
 
-    pub fn watch(&self, watcher: impl Fn() + 'static) {
+    pub(crate) fn watch(&self, watcher: impl Fn() + 'static) {
         *self.watcher.borrow_mut() = Some(Box::new(watcher));
     }
 
-    pub fn cut(&self) -> Vec<Left> {
+    pub(crate) fn cut(&self) -> Vec<Left> {
         self.disks.borrow().iter().map(Disk::left).collect()
     }
 
@@ -121,10 +122,10 @@ impl Rack {
 }
 
 #[derive(Clone)]
-pub struct Disk(Rc<State>);
+pub(crate) struct Disk(Rc<State>);
 
 #[derive(Default)]
-pub struct Counts {
+pub(crate) struct Counts {
     pub reads: Cell<u64>,
     pub writes: Cell<u64>,
     pub flushes: Cell<u64>,
@@ -139,7 +140,7 @@ struct Pending {
     ended: bool,
 }
 
-pub struct State {
+pub(crate) struct State {
     rack: std::rc::Weak<Rack>,
     blocks: u64,
     volatile: Cell<bool>,
@@ -148,6 +149,8 @@ pub struct State {
     pending: RefCell<Vec<Pending>>,
     next: Cell<u64>,
     pub gone: Cell<bool>,
+    /// It misses the deadline of every read that has one.
+    pub is_late: Cell<bool>,
     /// Blocks that cannot be read until they are written.
     pub bad: RefCell<BTreeSet<u64>>,
     /// Blocks that cannot be written.
@@ -197,22 +200,22 @@ impl Disk {
     }
 
     /// What is on the disk now.
-    pub fn content(&self) -> Content {
+    pub(crate) fn content(&self) -> Content {
         self.now.borrow().clone()
     }
 
-    pub fn block(&self, block: u64) -> View {
+    pub(crate) fn block(&self, block: u64) -> View {
         self.now.borrow().get(&block).cloned().unwrap_or_else(|| View::zeroed(BLOCK))
     }
 
     /// Changes a block behind everybody's back.
-    pub fn overwrite(&self, block: u64, content: View) {
+    pub(crate) fn overwrite(&self, block: u64, content: View) {
         self.now.borrow_mut().insert(block, content.clone());
         self.durable.borrow_mut().insert(block, content);
     }
 
     /// What was stalled goes on.
-    pub fn let_go(&self) {
+    pub(crate) fn let_go(&self) {
         self.stalled.set(false);
         self.stall_next_read.set(None);
         self.stall_next_write.set(None);
@@ -249,12 +252,12 @@ impl Disk {
     }
 
     /// Writes that begin from now on do not end.
-    pub fn hang(&self) {
+    pub(crate) fn hang(&self) {
         self.hung.set(true);
     }
 
     /// The disk is gone, and what it did not end fails.
-    pub fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.gone.set(true);
         self.hung.set(false);
         self.waiting.take().into_iter().for_each(Waker::wake);
@@ -325,6 +328,13 @@ impl BlockDevice for Disk {
             }
         }
         Ok(bytes.into())
+    }
+
+    async fn read_hedged(&self, extent: Extent) -> Result<Rope, IoError> {
+        match self.is_late.get() {
+            true => Err(IoError::new(IoErrorKind::TimedOut, extent)),
+            false => self.read(extent).await,
+        }
     }
 
     async fn write(&self, start: Lba, data: View) -> Result<Written, IoError> {

@@ -5,11 +5,11 @@ use crate::disk::BLOCK;
 use crate::oracle::{content, run};
 use block::{Extent, IoErrorKind, Lba, View};
 use raid::geometry::{MemberSet, Role, Rows};
-use raid::{FindingKind, Level, Outcome, Repair};
+use raid::{FindingKind, Level, MemberState, Outcome, Repair};
 
 /// What a disk does to a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// One bit changes.
     Rot,
     /// It becomes zeros.
@@ -26,7 +26,7 @@ pub enum Fault {
     MisdirectedRead,
 }
 
-pub const FAULTS: [Fault; 7] = [
+pub(crate) const FAULTS: [Fault; 7] = [
     Fault::Rot,
     Fault::Zeroed,
     Fault::Torn,
@@ -103,7 +103,7 @@ fn inject(bench: &Bench, fault: Fault, lba: u64, copy: u16) -> u64 {
 }
 
 /// What comes of one fault; `spare` when redundancy is left to put it right.
-pub fn judge(
+pub(crate) fn judge(
     level: Level,
     members: usize,
     volatile: bool,
@@ -149,7 +149,7 @@ pub fn judge(
 }
 
 /// All faults of a level, with nobody or somebody failed.
-pub fn judge_all(level: Level, members: usize, volatile: bool) -> Result<u64, String> {
+pub(crate) fn judge_all(level: Level, members: usize, volatile: bool) -> Result<u64, String> {
     let mut cases = 0;
     let nobody: &[u16] = &[];
     for failed in [nobody, &[1]] {
@@ -178,7 +178,7 @@ fn array_on_a_lying_disk_returns_what_was_written_or_an_error() {
 
 /// As many disks as the level bears decay while the log is replayed: what was whole when it was looked at need not be
 /// when it is read again.
-pub fn judge_rotten_opening(level: Level, members: usize) -> Result<(), String> {
+pub(crate) fn judge_rotten_opening(level: Level, members: usize) -> Result<(), String> {
     for (every, seed) in (1..=5).flat_map(|every| (0..4).map(move |seed| (every, seed))) {
         let bench = full(plan(level, members, true), seed, &[]);
         for (start, len) in [(0, 2), (3, 1), (1, 4), (0, 1)] {
@@ -207,7 +207,7 @@ fn log_that_decays_while_it_is_replayed_loses_nothing() {
 }
 
 /// A copy of a page is made stale, rotten, or another page.
-pub fn judge_pages(level: Level, members: usize) -> Result<(), String> {
+pub(crate) fn judge_pages(level: Level, members: usize) -> Result<(), String> {
     for (case, copy) in ["stale", "rotten", "another", "both"].into_iter().flat_map(|case| [(case, 0), (case, 1)]) {
         let bench = full(plan(level, members, true), 5, &[]);
         let area = bench.plan.shape().area().expect("a valid shape");
@@ -315,6 +315,30 @@ fn stripe_with_more_wrong_than_parity_gives_back_loses_those_blocks_alone_until_
     let _ = bench.write(0, run(4, Extent::new(0, 6))).expect("a whole stripe needs nothing of the old");
     assert!(is_clean(&bench.scrub(Repair::Report)));
     assert_eq!(bench.read(Extent::new(0, 6)).expect("written anew"), *run(4, Extent::new(0, 6)));
+}
+
+/// The copy stayed old, and with the other one away its blocks had no checksum.
+#[test]
+fn page_copy_that_a_member_refused_is_written_by_a_later_checkpoint() {
+    for (level, members) in [(Level::Raid5, 4), (Level::Raid6, 5)] {
+        for copy in [0, 1] {
+            let bench = full(plan(level, members, true), 7, &[]);
+            let area = bench.plan.shape().area().expect("a valid shape");
+            let homes = [(0, area.pages_a.start.0), (1, area.pages_b.start.0)];
+            // Nobody can be spared from now on.
+            (members - usize::from(level.tolerates(members as u16))..members)
+                .for_each(|member| bench.fail(member as u16));
+            let (member, at) = homes[copy];
+            bench.disk(member).stuck.borrow_mut().insert(at);
+            let _ = bench.write(0, run(3, Extent::new(0, 1))).expect("degraded");
+            bench.checkpoint();
+            bench.disk(member).stuck.borrow_mut().clear();
+            bench.checkpoint();
+            let copies = homes.map(|(member, at)| bench.disk(member).block(at));
+            assert_eq!(bench.state(member), MemberState::InService, "{level} {copy}: it cannot be spared");
+            assert_eq!(*copies[0], *copies[1], "{level} {copy}: both copies are of one write");
+        }
+    }
 }
 
 /// A copy of a page, or an anchor, decays while what it says is in memory, and then the other copy is lost, too.

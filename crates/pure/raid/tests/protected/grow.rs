@@ -9,7 +9,7 @@ use raid::geometry::Role;
 use raid::{GrowError, Level, MemberState, Outcome, Repair};
 
 /// Arrays whose reshape has stripes of each kind: over what is not moved yet, over what is, and over nothing.
-pub fn reshaped_plans() -> Vec<Plan> {
+pub(crate) fn reshaped_plans() -> Vec<Plan> {
     let of = |level, members, chunk_blocks, stripes, volatile| Plan {
         chunk_blocks,
         stripes,
@@ -25,7 +25,7 @@ pub fn reshaped_plans() -> Vec<Plan> {
 }
 
 /// Arrays of every level on disks with room for more.
-pub fn grown_plans() -> Vec<Plan> {
+pub(crate) fn grown_plans() -> Vec<Plan> {
     let of = |level, members, volatile| Plan { room: 36, ..Plan::small(level, members, volatile) };
     vec![
         of(Level::Raid0, 2, true),
@@ -36,8 +36,8 @@ pub fn grown_plans() -> Vec<Plan> {
     ]
 }
 
-pub const WIDER: Kinds = Kinds { failures: Failures::Any, rounds: 16, becomes: Becomes::Wider };
-pub const LARGER: Kinds = Kinds { failures: Failures::Any, rounds: 10, becomes: Becomes::Larger };
+pub(crate) const WIDER: Kinds = Kinds { failures: Failures::Any, rounds: 16, becomes: Becomes::Wider };
+pub(crate) const LARGER: Kinds = Kinds { failures: Failures::Any, rounds: 10, becomes: Becomes::Larger };
 
 fn fill(bench: &Bench, name: u64) {
     let blocks = bench.blocks();
@@ -133,7 +133,11 @@ fn growth_is_refused_in_a_sentence() {
     let needed = size + 101;
     assert_eq!(
         sentence(bench.grow(needed)),
-        Err(format!("member 0 has {} blocks; this array needs members of at least {needed} blocks", size + 100))
+        Err(format!(
+            "member 0 has {}; this array needs members of at least {}",
+            block::in_units((size + 100) * 4096, false),
+            block::in_units(needed * 4096, true)
+        ))
     );
     bench.fail(1);
     assert_eq!(bench.grow(size + 100), Err(GrowError::NotInService(1)));
@@ -244,7 +248,7 @@ fn new_member_that_fails_while_it_joins_is_no_member_or_one_that_failed() {
 
 /// A read that began before the array was reshaped, and that a disk does not answer, is answered as it should be when
 /// the disk does.
-pub fn slow_read() -> Result<(), String> {
+pub(crate) fn slow_read() -> Result<(), String> {
     for turns in (0..400).step_by(5) {
         let plan = reshaped_plans()[0];
         let bench = Bench::format(plan, 5);
@@ -284,7 +288,7 @@ pub fn slow_read() -> Result<(), String> {
 }
 
 /// The same where the read begins before its block is moved.
-pub fn slow_read_of_a_block_that_moves() -> Result<(), String> {
+pub(crate) fn slow_read_of_a_block_that_moves() -> Result<(), String> {
     let plan = reshaped_plans()[0];
     let bench = Bench::format(plan, 5);
     fill(&bench, 1);
@@ -314,7 +318,7 @@ fn read_that_a_reshape_overtakes_returns_its_block() {
 }
 
 /// An array so large that a growth puts pages into regions that are used: what is new reads as zeros.
-pub fn large_growth() -> Result<(), String> {
+pub(crate) fn large_growth() -> Result<(), String> {
     // From 30,000 pages to 45,000: two share a region then. From 40,001 to 45,000: one has shared a region with none.
     for (pages, written) in [(30_000, 0), (40_001, 40_000)] {
         let (blocks, more) = (pages * 504, 45_000 * 504);

@@ -43,7 +43,7 @@ fn after_a_cut(bench: &Bench, plan: &Plan) -> Rc<Rack> {
 }
 
 /// Writes around the moment in which a member comes into service; then another is lost, and the power goes.
-pub fn written_as_it_comes(level: Level, members: usize) -> Result<(), String> {
+pub(crate) fn written_as_it_comes(level: Level, members: usize) -> Result<(), String> {
     let plan = plan(level, members, 8);
     for victim in 1..members as u16 {
         let bench = Bench::format(plan, 3);
@@ -80,7 +80,7 @@ fn writes_while_a_member_comes_into_service_outlive_the_loss_of_another() {
 }
 
 /// A member is filled while a checkpoint is under way that writes pages of a region for the first time.
-pub fn filled_amid_a_checkpoint() -> Result<(), String> {
+pub(crate) fn filled_amid_a_checkpoint() -> Result<(), String> {
     // Two regions of one page, of which one is used; so much memory that checkpoints are the test's.
     let plan = Plan { page_bytes: 1 << 20, ..plan(Level::Raid5, 3, 2 * 126) };
     let bench = Bench::format(plan, 3);
@@ -118,7 +118,7 @@ fn member_that_is_filled_amid_a_checkpoint_has_the_pages_that_were_new() {
 }
 
 /// A member that was away is filled, and the power goes while it gets its pages; it is current only if it has all of them.
-pub fn cut_while_pages_come() -> Result<(), String> {
+pub(crate) fn cut_while_pages_come() -> Result<(), String> {
     // Sixteen regions; so little memory that the pages are given in several checkpoints.
     let plan = Plan { page_bytes: 8 * 4096, ..plan(Level::Raid5, 3, 16 * 126) };
     for after in 0.. {
@@ -171,7 +171,7 @@ fn member_that_did_not_get_all_of_its_pages_is_not_taken_for_current() {
 }
 
 /// Writes that begin while a member is away leave it out, and are logged when it is back; then as many others are lost as the level bears.
-pub fn left_out(level: Level, members: usize) -> Result<(), String> {
+pub(crate) fn left_out(level: Level, members: usize) -> Result<(), String> {
     let plan = plan(level, members, 8);
     let stripe = Bench::format(plan, 3).array.stripe_blocks();
     // Whole stripes stall where they are written in place; less than that where the rest of the stripe is read.
@@ -242,7 +242,7 @@ fn writes_that_left_a_member_out_are_on_it_when_it_is_back_in_service() {
 }
 
 /// A write that waits for room in the log is in no batch that a checkpoint covers which begins meanwhile.
-pub fn written_when_the_log_is_full() -> Result<(), String> {
+pub(crate) fn written_when_the_log_is_full() -> Result<(), String> {
     let plan = Plan { ring_blocks: 32, page_bytes: 1 << 20, ..plan(Level::Raid1, 2, 2 * 126) };
     let area = plan.shape().area().map_err(|error| error.to_string())?;
     let mut waited = 0;

@@ -5,6 +5,7 @@
 mod behind;
 mod bench;
 mod bugs;
+mod copying;
 mod costs;
 mod crash;
 mod disk;
@@ -13,6 +14,7 @@ mod golden;
 mod grow;
 mod holes;
 mod joining;
+mod late;
 mod lives;
 mod oracle;
 mod refusals;

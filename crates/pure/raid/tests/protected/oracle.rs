@@ -6,14 +6,14 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// The name of a write; zero for never written.
-pub type Name = u64;
+pub(crate) type Name = u64;
 
 thread_local! {
     static CONTENTS: RefCell<BTreeMap<(Name, u64), View>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// The content of block `lba` as written under `name`.
-pub fn content(name: Name, lba: u64) -> View {
+pub(crate) fn content(name: Name, lba: u64) -> View {
     CONTENTS.with_borrow_mut(|contents| contents.entry((name, lba)).or_insert_with(|| make(name, lba)).clone())
 }
 
@@ -30,7 +30,7 @@ fn make(name: Name, lba: u64) -> View {
 }
 
 /// The content of a run of blocks.
-pub fn run(name: Name, extent: Extent) -> View {
+pub(crate) fn run(name: Name, extent: Extent) -> View {
     let mut buf = Buf::zeroed(extent.len.0 as usize * BLOCK);
     for (lba, into) in (extent.start.0..).zip(buf.chunks_mut(BLOCK)) {
         into.copy_from_slice(&content(name, lba));
@@ -40,7 +40,7 @@ pub fn run(name: Name, extent: Extent) -> View {
 
 /// One block: the names in the order of their writes, from the oldest that a cut may leave on.
 #[derive(Clone, Debug, Default)]
-pub struct May {
+pub(crate) struct May {
     names: Vec<Name>,
     /// How many older names there were.
     forgotten: usize,
@@ -50,10 +50,10 @@ pub struct May {
 
 /// What every block may hold.
 #[derive(Clone, Debug)]
-pub struct Oracle(pub Vec<May>);
+pub(crate) struct Oracle(pub Vec<May>);
 
 impl Oracle {
-    pub fn new(blocks: u64) -> Self {
+    pub(crate) fn new(blocks: u64) -> Self {
         Self(vec![May { names: vec![0], forgotten: 0, ended: 0 }; blocks as usize])
     }
 
@@ -62,7 +62,7 @@ impl Oracle {
     }
 
     /// A write or a discard begins. What nobody needs may be zeros as well.
-    pub fn begin(&mut self, extent: Extent, name: Name, fresh: bool) {
+    pub(crate) fn begin(&mut self, extent: Extent, name: Name, fresh: bool) {
         for may in self.of(extent) {
             if fresh {
                 may.names.push(0);
@@ -72,16 +72,16 @@ impl Oracle {
     }
 
     /// It has ended: a flush that begins now makes it durable.
-    pub fn end(&mut self, extent: Extent) {
+    pub(crate) fn end(&mut self, extent: Extent) {
         self.of(extent).iter_mut().for_each(|may| may.ended = may.forgotten + may.names.len() - 1);
     }
 
     /// What a flush that begins now will have made durable.
-    pub fn flush_begins(&self) -> Vec<usize> {
+    pub(crate) fn flush_begins(&self) -> Vec<usize> {
         self.0.iter().map(|may| may.ended).collect()
     }
 
-    pub fn flush_ends(&mut self, covered: &[usize]) {
+    pub(crate) fn flush_ends(&mut self, covered: &[usize]) {
         for (may, &covered) in self.0.iter_mut().zip(covered) {
             may.names.drain(..covered.saturating_sub(may.forgotten));
             may.forgotten = may.forgotten.max(covered);
@@ -89,7 +89,7 @@ impl Oracle {
     }
 
     /// The names that were found, or the first block that is none of what it may be.
-    pub fn judge(&self, start: u64, found: &[u8]) -> Result<(), String> {
+    pub(crate) fn judge(&self, start: u64, found: &[u8]) -> Result<(), String> {
         for ((lba, found), may) in (start..).zip(found.chunks(BLOCK)).zip(&self.0[start as usize..]) {
             if !may.names.iter().any(|&name| *content(name, lba) == *found) {
                 return Err(format!("block {lba} holds none of {:?}", may.names));

@@ -70,7 +70,7 @@ fn judge(bench: &Bench, written: &[(u64, u64, bool)], may_be_lost: bool) -> Resu
 }
 
 /// One member of a stripe set refuses data for good: the log must not wait for what waits for the log.
-pub fn refused_for_good() -> Result<(), String> {
+pub(crate) fn refused_for_good() -> Result<(), String> {
     let bench = bench(Level::Raid0, 3, 1, Bench::data, IoErrorKind::Medium);
     let written = write_many(&bench)?;
     judge(&bench, &written, true)

@@ -25,7 +25,7 @@ fn fill(bench: &Bench, name: u64) {
 }
 
 /// Fails a member, changes a little, and lets it come back; the blocks that its rebuild wrote, and the array.
-pub fn away_and_back(level: Level, members: usize) -> Result<u64, String> {
+pub(crate) fn away_and_back(level: Level, members: usize) -> Result<u64, String> {
     // Eight regions of 504 blocks on each member.
     let bench = Bench::format(plan(level, members, 8 * 126), 3);
     fill(&bench, 1);
@@ -59,7 +59,7 @@ fn member_that_was_away_gets_what_it_missed_and_no_more() {
 }
 
 /// A member is away over a restart, and what it missed is remembered.
-pub fn away_over_a_restart(level: Level, members: usize) -> Result<(), String> {
+pub(crate) fn away_over_a_restart(level: Level, members: usize) -> Result<(), String> {
     let bench = Bench::format(plan(level, members, 4 * 126), 3);
     fill(&bench, 1);
     bench.close();
@@ -87,7 +87,7 @@ fn member_that_was_away_over_restarts_gets_what_it_missed() {
 }
 
 /// An old copy of a member is not taken for it, neither at opening nor when it comes back.
-pub fn stale_member(level: Level, members: usize) -> Result<(), String> {
+pub(crate) fn stale_member(level: Level, members: usize) -> Result<(), String> {
     let bench = Bench::format(plan(level, members, 8), 3);
     fill(&bench, 1);
     bench.close();
@@ -130,7 +130,7 @@ fn put_back(bench: &Bench, old: impl IntoIterator<Item = (u16, Content)>) {
 }
 
 /// Two neighbours, which have all copies of the sums of one of them, are as they were one checkpoint ago.
-pub fn stale_neighbours() -> Result<(), String> {
+pub(crate) fn stale_neighbours() -> Result<(), String> {
     for first in 0..5_u16 {
         let bench = Bench::format(plan(Level::Raid6, 5, 8), 3);
         fill(&bench, 1);
@@ -182,7 +182,7 @@ fn neighbours_that_are_both_stale_by_one_checkpoint_are_not_believed() {
 
 /// A write that was cut while only one member had it in its log, and that was decided not to have happened when that
 /// member was away, does not happen when the member is back.
-pub fn decided() -> Result<(), String> {
+pub(crate) fn decided() -> Result<(), String> {
     let plan = Plan { ring_blocks: 32, ..plan(Level::Raid1, 2, 8) };
     let bench = Bench::format(plan, 3);
     let _ = bench.write(0, run(1, Extent::new(0, 1))).expect("serving");
@@ -336,7 +336,7 @@ fn replacement_does_not_answer_for_what_its_predecessor_never_ended() {
 
 /// The power goes when one member alone has a batch, which that member then does not give out at the opening: it is not to
 /// be found at the next one either.
-pub fn batch_that_was_not_found() -> Result<(), String> {
+pub(crate) fn batch_that_was_not_found() -> Result<(), String> {
     let plan = plan(Level::Raid1, 2, 8);
     let bench = Bench::format(plan, 3);
     let _ = bench.write(0, run(1, Extent::new(0, 1))).map_err(|error| error.to_string())?;

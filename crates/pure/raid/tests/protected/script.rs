@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 
 /// What the test knows at a cut.
 #[derive(Clone)]
-pub struct Known {
+pub(crate) struct Known {
     pub oracle: Oracle,
     pub failed: Vec<u16>,
     /// What hosts had been told of the array's size.
@@ -23,7 +23,7 @@ pub struct Known {
 
 /// What may happen in a script.
 #[derive(Clone, Copy)]
-pub struct Kinds {
+pub(crate) struct Kinds {
     /// Whether a member fails.
     pub failures: Failures,
     /// Rounds of concurrent commands.
@@ -34,7 +34,7 @@ pub struct Kinds {
 
 /// How the array changes in a script.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Becomes {
+pub(crate) enum Becomes {
     /// Not at all.
     AsItWas,
     /// It uses more of its members, a few times.
@@ -45,7 +45,7 @@ pub enum Becomes {
 
 /// What becomes of a member in a script.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Failures {
+pub(crate) enum Failures {
     /// Nothing.
     Never,
     /// It may be failed, gone, or refuse to write a part of its log.
@@ -109,7 +109,7 @@ struct Script {
 }
 
 /// The cuts of one run of a script.
-pub fn cuts_of(plan: Plan, kinds: Kinds, seed: u64) -> Vec<Cut<Known>> {
+pub(crate) fn cuts_of(plan: Plan, kinds: Kinds, seed: u64) -> Vec<Cut<Known>> {
     let bench = Rc::new(Bench::format(plan, seed));
     // Nothing is written beyond what hosts were told.
     let oracle = Rc::new(RefCell::new(Oracle::new(4 * bench.blocks() + 4 * plan.room)));

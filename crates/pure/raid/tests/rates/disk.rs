@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Time that passes only when nothing else can happen.
 #[derive(Clone)]
-pub struct Clock {
+pub(crate) struct Clock {
     timers: Timers,
     now: Rc<Cell<Time>>,
     executor: Executor,
@@ -25,13 +25,13 @@ impl Default for Clock {
 
 impl Clock {
     /// Starts tasks beside what runs.
-    pub fn spawn(&self) -> Spawn {
+    pub(crate) fn spawn(&self) -> Spawn {
         let executor = self.executor.clone();
         Rc::new(move |task| executor.spawn(task))
     }
 
     /// Runs `work` to its end; how long it took.
-    pub fn run<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> (T, Duration) {
+    pub(crate) fn run<T: 'static>(&self, work: impl Future<Output = T> + 'static) -> (T, Duration) {
         let (result, begin) = (Rc::new(Cell::new(None)), self.now.get());
         let (tell, clock) = (result.clone(), self.clone());
         self.executor.spawn(async move { tell.set(Some((work.await, clock.now.get()))) });
@@ -48,7 +48,7 @@ impl Clock {
 
 /// What an operation takes: its turn on the disk, one after the other, and then a while that others may use.
 #[derive(Clone, Copy)]
-pub struct Speed {
+pub(crate) struct Speed {
     pub bytes_per_second: u64,
     pub turn: Duration,
     pub latency: Duration,
@@ -57,7 +57,7 @@ pub struct Speed {
 }
 
 /// An SSD as they are sold for servers: 100,000 operations and 2 GB a second, 60 µs; its cache survives a power cut.
-pub const SERVER_SSD: Speed = Speed {
+pub(crate) const SERVER_SSD: Speed = Speed {
     bytes_per_second: 2_000_000_000,
     turn: Duration::from_micros(10),
     latency: Duration::from_micros(60),
@@ -66,7 +66,7 @@ pub const SERVER_SSD: Speed = Speed {
 };
 
 /// An SSD as they are sold for desks: half of that, and what is to survive has to be flushed, which takes a millisecond.
-pub const DESKTOP_SSD: Speed = Speed {
+pub(crate) const DESKTOP_SSD: Speed = Speed {
     bytes_per_second: 500_000_000,
     turn: Duration::from_micros(20),
     latency: Duration::from_micros(100),
@@ -74,7 +74,7 @@ pub const DESKTOP_SSD: Speed = Speed {
     volatile_cache: true,
 };
 
-pub struct Disk {
+pub(crate) struct Disk {
     ram: Ram,
     clock: Clock,
     speed: Speed,
@@ -82,7 +82,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    pub fn new(clock: &Clock, speed: Speed, blocks: u64) -> Rc<Self> {
+    pub(crate) fn new(clock: &Clock, speed: Speed, blocks: u64) -> Rc<Self> {
         let ram = Ram::new(4096, Blocks(blocks));
         Rc::new(Self { ram, clock: clock.clone(), speed, busy: Cell::default() })
     }

@@ -18,7 +18,7 @@ const PREFERRED: u8 = 0x80;
 
 impl PortGroups {
     /// Answers REPORT TARGET PORT GROUPS with `groups` and their ports.
-    pub fn report(&self, cdb: Cdb, allocation: u64, groups: &BTreeMap<u16, u16>) -> Result<Rope, Failure> {
+    pub(crate) fn report(&self, cdb: Cdb, allocation: u64, groups: &BTreeMap<u16, u16>) -> Result<Rope, Failure> {
         let mut body = Reply::new();
         match cdb.u8_at(1) >> 5 {
             LENGTH_ONLY => {}

@@ -27,7 +27,7 @@ pub(crate) fn check_list_length(cdb: Cdb) -> Result<(), Sense> {
 impl PortGroups {
     /// All states of the list of SET TARGET PORT GROUPS hold, or none does; `groups` are those that the asking nexus knows, and
     /// their ports. What was begun through a group that has lost access has ended. True when a state was another before.
-    pub async fn set_by_nexus(
+    pub(crate) async fn set_by_nexus(
         &self,
         list: &[u8],
         groups: &BTreeMap<u16, u16>,

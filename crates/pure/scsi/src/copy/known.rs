@@ -64,7 +64,7 @@ impl fmt::Debug for Copies {
 }
 
 impl Copies {
-    pub fn between(neighbours: Rc<dyn Neighbours>) -> Self {
+    pub(crate) fn between(neighbours: Rc<dyn Neighbours>) -> Self {
         Self { neighbours: Some(neighbours), ..Self::default() }
     }
 
@@ -82,12 +82,12 @@ impl Copies {
     }
 
     /// `nexus` is gone, and nobody asks for its copies any more.
-    pub fn forget(&self, nexus: NexusId) {
+    pub(crate) fn forget(&self, nexus: NexusId) {
         self.known.borrow_mut().retain(|&(owner, _), _| owner != nexus);
     }
 
     #[cfg(test)]
-    pub fn known_count(&self) -> usize {
+    pub(crate) fn known_count(&self) -> usize {
         self.known.borrow().len()
     }
 
@@ -136,7 +136,7 @@ pub(super) struct Running<'a> {
 
 impl Running<'_> {
     /// Remembers something of the copy.
-    pub fn note(&self, change: impl FnOnce(&mut Known)) {
+    pub(super) fn note(&self, change: impl FnOnce(&mut Known)) {
         if let ListId::Kept(id) = self.id
             && let Some(known) = self.copies.known.borrow_mut().get_mut(&(self.nexus, id))
         {

@@ -59,7 +59,7 @@ pub(super) enum Cscd {
 
 impl List {
     /// *Errors*: 1A/00 where the list is cut short or longer than it may be; 26/00, 26/06 to 26/09 and 26/0B for what it holds.
-    pub fn parse(list: &[u8]) -> Result<Self, Sense> {
+    pub(super) fn parse(list: &[u8]) -> Result<Self, Sense> {
         let header: &[u8; HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
         let [number, usage, cscd_high, cscd_low, _, _, _, _, lengths @ ..] = *header;
         let [segments, inline] = [u32::from_be_bytes(field(&lengths, 0)?), u32::from_be_bytes(field(&lengths, 4)?)];
@@ -74,7 +74,7 @@ impl List {
     }
 
     /// As [`List::parse`], for the long form. *Errors*: 26/00 for G_SENSE, which is not offered, and for another format.
-    pub fn parse_long(list: &[u8]) -> Result<Self, Sense> {
+    pub(super) fn parse_long(list: &[u8]) -> Result<Self, Sense> {
         let header: &[u8; LONG_HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
         let [format, usage, d_high, d_low, ..] = *header;
         let [.., c_high, c_low, s_high, s_low, i_high, i_low] = *header;

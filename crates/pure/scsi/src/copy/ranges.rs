@@ -57,7 +57,7 @@ pub(super) struct Write {
 
 impl Populate {
     /// *Errors*: 1A/00 where the list is cut short; 26/00 and 26/08 for what it holds; 21/00 for blocks that are not there.
-    pub fn parse(list: &[u8], geometry: Geometry) -> Result<Self, Sense> {
+    pub(super) fn parse(list: &[u8], geometry: Geometry) -> Result<Self, Sense> {
         let header: &[u8; POPULATE_HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
         let [_, _, bits, _, t1, t2, t3, t4, r1, r2, r3, r4, _, _, high, low] = *header;
         let (inactivity_s, kind) = (u32::from_be_bytes([t1, t2, t3, t4]), u32::from_be_bytes([r1, r2, r3, r4]));
@@ -76,7 +76,7 @@ impl Populate {
 
 impl Write {
     /// *Errors*: as [`Populate::parse`].
-    pub fn parse(list: &[u8], geometry: Geometry) -> Result<Self, Sense> {
+    pub(super) fn parse(list: &[u8], geometry: Geometry) -> Result<Self, Sense> {
         let header: &[u8; WRITE_HEADER_BYTES] = list.first_chunk().ok_or(TOO_SHORT)?;
         let [_, _, bits, _, _, _, _, _, o1, o2, o3, o4, o5, o6, o7, o8, ..] = *header;
         let [.., high, low] = *header;

@@ -43,7 +43,7 @@ const BLOCKS: u8 = 0xF1;
 
 impl Copies {
     /// Answers RECEIVE COPY RESULTS of a unit with blocks of so many bytes.
-    pub fn results(&self, nexus: NexusId, cdb: Cdb, allocation: u64, block_bytes: u32) -> Result<Rope, Failure> {
+    pub(crate) fn results(&self, nexus: NexusId, cdb: Cdb, allocation: u64, block_bytes: u32) -> Result<Rope, Failure> {
         // Of a copy that the nexus did not ask for, nobody tells it.
         let known = |id: u32| self.known(nexus, id).ok_or(Sense::cdb_byte(2));
         let mut body = Reply::new();

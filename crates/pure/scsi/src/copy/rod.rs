@@ -13,7 +13,7 @@ use block::{Blocks, Extent, Rope};
 
 impl Copies {
     /// A token stands for blocks of this unit, all of one instant: the task set lets nobody change one meanwhile.
-    pub async fn populate_token(&self, asked: &Asked<'_>, tokens: &Tokens) -> Result<Rope, Failure> {
+    pub(crate) async fn populate_token(&self, asked: &Asked<'_>, tokens: &Tokens) -> Result<Rope, Failure> {
         let job = asked.job;
         let list = job.whole_data()?;
         if list.is_empty() {
@@ -36,7 +36,7 @@ impl Copies {
     }
 
     /// Blocks of this unit hold what a token stands for.
-    pub async fn write_using_token(
+    pub(crate) async fn write_using_token(
         &self,
         asked: &Asked<'_>,
         zeros: impl AsyncFn(&CopyAsker, Extent) -> Result<(), Failure>,
@@ -89,7 +89,7 @@ impl Copies {
     }
 
     /// The copy that the nexus called so has ended, with COPY ABORTED for whoever waits for it.
-    pub async fn abort(&self, job: &Job, tasks: &TaskSet) -> Result<Rope, Failure> {
+    pub(crate) async fn abort(&self, job: &Job, tasks: &TaskSet) -> Result<Rope, Failure> {
         let known = self.known(job.nexus, job.request.cdb.u32_at(2));
         let running = known.filter(|known| known.state == State::Running).ok_or(Sense::cdb_byte(2))?;
         let affected = Affected::One(job.nexus, running.tag);
@@ -101,7 +101,7 @@ impl Copies {
     /// What `token`, which is one of `tokens`, stands for; `deletes` ends it.
     ///
     /// *Errors*: 23/04 and 23/07 to 23/09.
-    pub fn open(&self, token: &[u8; TOKEN_BYTES], deletes: bool, tokens: &Tokens) -> Result<Vec<Extent>, Sense> {
+    pub(crate) fn open(&self, token: &[u8; TOKEN_BYTES], deletes: bool, tokens: &Tokens) -> Result<Vec<Extent>, Sense> {
         let outside = self.neighbours().ok_or(Sense::illegal(AdditionalSense::TOKEN_UNKNOWN))?;
         tokens.open(token, deletes, outside.now())
     }

@@ -40,7 +40,7 @@ pub(super) struct End {
 
 impl Copies {
     /// Carries out EXTENDED COPY.
-    pub async fn extended_copy(&self, asked: &Asked<'_>) -> Result<Rope, Failure> {
+    pub(crate) async fn extended_copy(&self, asked: &Asked<'_>) -> Result<Rope, Failure> {
         let (job, ticket) = (asked.job, asked.ticket);
         let list = job.whole_data()?;
         if list.is_empty() {

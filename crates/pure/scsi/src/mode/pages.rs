@@ -119,12 +119,12 @@ pub(super) fn pages(tells_space: bool) -> impl Iterator<Item = &'static Page> {
 
 impl Page {
     /// Page code and subpage code.
-    pub fn name(&self) -> (u8, u8) {
+    pub(super) fn name(&self) -> (u8, u8) {
         (self.code, self.subpage)
     }
 
     /// The page with the values that are asked for, and PS where the unit `can_save` what may change of it.
-    pub fn reported(&self, control: PageControl, parameters: ModeParameters, can_save: bool) -> Vec<u8> {
+    pub(super) fn reported(&self, control: PageControl, parameters: ModeParameters, can_save: bool) -> Vec<u8> {
         let mut values = self.values(control, parameters);
         values[0] |= if can_save && !self.changeable.is_empty() { SAVEABLE } else { 0 };
         values
@@ -167,7 +167,7 @@ impl Page {
     }
 
     /// How long the page is, with its header.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.default.len()
     }
 
@@ -176,7 +176,7 @@ impl Page {
     }
 
     /// The parameters with what `new` changes, or the first byte and bit that may not change.
-    pub fn apply(&self, new: &[u8], parameters: ModeParameters) -> Result<ModeParameters, (usize, u8)> {
+    pub(super) fn apply(&self, new: &[u8], parameters: ModeParameters) -> Result<ModeParameters, (usize, u8)> {
         assert_eq!(new.len(), self.len(), "a page is selected as a whole");
         let current = self.values(PageControl::Current, parameters);
         for (at, (new, current)) in new.iter().zip(&current).enumerate().skip(self.header_bytes()) {

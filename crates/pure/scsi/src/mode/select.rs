@@ -24,7 +24,7 @@ pub(crate) struct Selected {
 
 impl ModePages {
     /// Reads MODE SELECT; `None` where its list is empty, which changes nothing.
-    pub fn select(&self, job: &Job, setting: Setting) -> Result<Option<Selected>, Failure> {
+    pub(crate) fn select(&self, job: &Job, setting: Setting) -> Result<Option<Selected>, Failure> {
         if !job.request.cdb.bit(1, 4) {
             // Without PF the list is in a format of the vendor, and this vendor has none.
             return Err(Sense::cdb_bit(1, 4).into());

@@ -61,7 +61,7 @@ const IN_ORDER: [UnitAttention; 16] = [
 ];
 
 impl UnitAttention {
-    pub fn code(self) -> AdditionalSense {
+    pub(crate) fn code(self) -> AdditionalSense {
         match self {
             Self::PowerOn => AdditionalSense(0x29, 0x00),
             Self::Reset => AdditionalSense(0x29, 0x03),
@@ -80,7 +80,7 @@ impl UnitAttention {
         }
     }
 
-    pub fn sense(self) -> Sense {
+    pub(crate) fn sense(self) -> Sense {
         let sense = Sense::new(SenseKey::UnitAttention, self.code());
         match self {
             Self::AvailableThreshold => sense.with_information(AVAILABLE_DESCRIPTOR_AT as u64),
@@ -99,20 +99,20 @@ impl UnitAttention {
 pub(crate) struct Pending(u16);
 
 impl Pending {
-    pub fn is_empty(self) -> bool {
+    pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    pub fn establish(&mut self, attention: UnitAttention) {
+    pub(super) fn establish(&mut self, attention: UnitAttention) {
         self.0 |= attention.bit();
     }
 
-    pub fn clear(&mut self, attention: UnitAttention) {
+    pub(super) fn clear(&mut self, attention: UnitAttention) {
         self.0 &= !attention.bit();
     }
 
     /// Takes the one that ranks first.
-    pub fn take(&mut self) -> Option<UnitAttention> {
+    pub(super) fn take(&mut self) -> Option<UnitAttention> {
         let first = IN_ORDER.into_iter().find(|attention| self.0 & attention.bit() != 0);
         assert!(first.is_some() || self.0 == 0, "every unit attention has its rank");
         first.inspect(|&first| self.clear(first))

@@ -34,7 +34,7 @@ pub(crate) struct ItNexus {
 }
 
 impl ItNexus {
-    pub fn new(initiator: InitiatorPort, port: &TargetPort) -> Self {
+    pub(crate) fn new(initiator: InitiatorPort, port: &TargetPort) -> Self {
         Self { initiator, target_name: port.target_name.clone(), portal_group_tag: port.portal_group_tag }
     }
 }
@@ -78,7 +78,7 @@ impl TransportId {
     /// The TransportID that `list` begins with at `at`, and its length in bytes.
     ///
     /// *Errors*: 1A/00 when it is cut short; 26/00 at the byte that is wrong.
-    pub fn parse(list: &[u8], at: usize) -> Result<(Self, usize), Sense> {
+    pub(crate) fn parse(list: &[u8], at: usize) -> Result<(Self, usize), Sense> {
         let cut = Sense::illegal(AdditionalSense::PARAMETER_LIST_LENGTH_ERROR);
         let rest = list.get(at..).ok_or(cut)?;
         let &[format, _, high, low, ..] = rest else { return Err(cut) };

@@ -13,7 +13,7 @@ use block::{BlockDevice, Rope};
 impl Readiness {
     /// START STOP UNIT of a unit with a fixed medium. Power conditions and LOEJ are reserved bits: there is no power condition
     /// page.
-    pub async fn start_stop<D: BlockDevice>(&self, cdb: Cdb, medium: &Medium<D>) -> Result<Rope, Failure> {
+    pub(crate) async fn start_stop<D: BlockDevice>(&self, cdb: Cdb, medium: &Medium<D>) -> Result<Rope, Failure> {
         let (start, no_flush) = (cdb.bit(4, 0), cdb.bit(4, 2));
         if !start && !no_flush {
             medium.make_earlier_writes_stable().await?;
@@ -26,7 +26,7 @@ impl Readiness {
     /// are taken as they come.
     ///
     /// *Errors*: 53/02 while a nexus prevents the removal.
-    pub async fn start_stop_removable<D: BlockDevice>(
+    pub(crate) async fn start_stop_removable<D: BlockDevice>(
         &self,
         nexus: NexusId,
         cdb: Cdb,

@@ -1,5 +1,5 @@
 use crate::rig::*;
-use crate::{LogicalUnit, NexusId, Options, TaskManagement};
+use crate::{Absence, LogicalUnit, NexusId, Options, TaskManagement};
 
 const EJECT: [u8; 6] = [0x1B, 0, 0, 0, 2, 0];
 const LOAD: [u8; 6] = [0x1B, 0, 0, 0, 3, 0];
@@ -103,4 +103,30 @@ fn medium_is_there_again_when_it_cannot_be_ejected_any_more() {
     unit.set_removable(true);
     assert_eq!(refused(&unit, &READY, &[]), (6, 0x3F, 3));
     tell(&unit, &EJECT, &[]);
+}
+
+#[test]
+fn unit_without_its_device_says_what_is_known_of_it_and_serves_nothing() {
+    let unit = unit_with(Options::default());
+    let told = |unit: &LogicalUnit<Bench>| {
+        let pages = [0x00, 0x80, 0x83, 0xB0, 0xB1, 0xB2].map(|page| ask(unit, &[0x12, 1, page, 0, 255, 0]));
+        let capacity = ask(unit, &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        (pages, capacity, ask(unit, &[0x1A, 0, 0x3F, 0, 255, 0]), ask(unit, &[0x12, 0, 0, 0, 96, 0]))
+    };
+    let before = told(&unit);
+    for (absence, qualifier) in [(Absence::BecomingReady, 1), (Absence::NeedsOperator, 3)] {
+        unit.set_absence(Some(absence));
+        assert_eq!(told(&unit), before);
+        for operation in &crate::operation::OPERATIONS {
+            let mut cdb = [0; 16];
+            (cdb[0], cdb[1]) = (operation.code(), operation.action().unwrap_or(0));
+            if operation.is_known(unit.shape().offered()) && !operation.is_served_without_device() {
+                assert_eq!(refused(&unit, &cdb, &[0; BLOCK]), (2, 4, qualifier), "{}", operation.name);
+            }
+        }
+        assert_eq!(ask(&unit, &[0x03, 0, 0, 0, 18, 0])[12..14], [4, qualifier], "REQUEST SENSE says so, too");
+        assert!(ops(&unit).is_empty(), "nothing reaches the device");
+    }
+    unit.set_absence(None);
+    tell(&unit, &READY, &[]);
 }

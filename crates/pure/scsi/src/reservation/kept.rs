@@ -13,7 +13,7 @@ const NOBODY: u32 = u32::MAX;
 
 impl State {
     /// What is to be kept; nothing where nothing is to survive.
-    pub fn kept(&self) -> Vec<u8> {
+    pub(crate) fn kept(&self) -> Vec<u8> {
         if !self.persists || self.registrations.is_empty() {
             return Vec::new();
         }
@@ -42,7 +42,7 @@ impl State {
     /// The state that [`State::kept`] gave, as it is after power loss: PRgeneration is zero.
     ///
     /// *Errors*: for anything else; memory is bounded by [`REGISTRATIONS_MAX`] and the bytes themselves.
-    pub fn restored(kept: &[u8]) -> Result<Self, NotUnderstood> {
+    pub(crate) fn restored(kept: &[u8]) -> Result<Self, NotUnderstood> {
         let mut rest = Reader(kept);
         if rest.u8()? != VERSION {
             return Err(NotUnderstood);

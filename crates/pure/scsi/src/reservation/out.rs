@@ -123,7 +123,7 @@ impl Reservations {
     /// What PERSISTENT RESERVE OUT makes of the registrations. Nothing has changed yet.
     ///
     /// *Errors*: the status or sense of one that is refused.
-    pub fn change_of(&self, cdb: Cdb, list: &[u8], asking: &Asking<'_>) -> Result<Change, Failure> {
+    pub(crate) fn change_of(&self, cdb: Cdb, list: &[u8], asking: &Asking<'_>) -> Result<Change, Failure> {
         let (list, action) = (&List(list), Action::of(cdb));
         let (key, action_key) = list.keys()?;
         let kind = ReservationType::of_cdb(cdb.u8_at(2));

@@ -22,7 +22,7 @@ const PERSISTS_ACTIVATED: u8 = 0x01;
 
 impl Reservations {
     /// Answers PERSISTENT RESERVE IN of a unit that can keep what is registered if `can_persist`.
-    pub fn report(&self, cdb: Cdb, allocation: u64, can_persist: bool) -> Rope {
+    pub(crate) fn report(&self, cdb: Cdb, allocation: u64, can_persist: bool) -> Rope {
         let state = self.state();
         let reply = match cdb.u8_at(1) & 0x1F {
             0x00 => read_keys(&state),

@@ -10,7 +10,7 @@ use crate::sense::{AdditionalSense, Sense, SenseKey};
 use block::Rope;
 
 impl Reservations {
-    pub fn reserve(&self, nexus: NexusId, nexuses: &Nexuses) -> Result<Rope, Failure> {
+    pub(crate) fn reserve(&self, nexus: NexusId, nexuses: &Nexuses) -> Result<Rope, Failure> {
         if nexuses.is_read_only(nexus) {
             return Err(Sense::new(SenseKey::DataProtect, AdditionalSense::WRITE_PROTECTED).into());
         }
@@ -27,7 +27,7 @@ impl Reservations {
     }
 
     /// Who has not reserved the unit releases nothing, and that is GOOD.
-    pub fn release(&self, nexus: NexusId, nexuses: &Nexuses) -> Result<Rope, Failure> {
+    pub(crate) fn release(&self, nexus: NexusId, nexuses: &Nexuses) -> Result<Rope, Failure> {
         if !self.has_registrations_that_allow(nexus, nexuses)? {
             self.release_of(nexus);
         }
@@ -35,7 +35,7 @@ impl Reservations {
     }
 
     /// `nexus` has not reserved the unit any more.
-    pub fn release_of(&self, nexus: NexusId) {
+    pub(crate) fn release_of(&self, nexus: NexusId) {
         if self.reserved_by() == Some(nexus) {
             self.set_reserved_by(None);
         }

@@ -85,11 +85,11 @@ pub(crate) struct Move {
 const CONFLICT: Failure = Failure::Status(Status::ReservationConflict);
 
 impl State {
-    pub fn key_of(&self, nexus: &ItNexus) -> Option<u64> {
+    pub(crate) fn key_of(&self, nexus: &ItNexus) -> Option<u64> {
         self.registrations.get(nexus).map(|registration| registration.key)
     }
 
-    pub fn standing(&self, nexus: &ItNexus) -> Standing {
+    pub(crate) fn standing(&self, nexus: &ItNexus) -> Standing {
         match &self.held {
             _ if !self.registrations.contains_key(nexus) => Standing::Stranger,
             Some(held) if held.holder.as_deref().is_none_or(|holder| holder == nexus) => Standing::Holder,
@@ -98,7 +98,7 @@ impl State {
     }
 
     /// Registers `asker`, gives it another key, or takes its registration back.
-    pub fn register(&self, asker: &Place, order: &Register) -> Result<Change, Failure> {
+    pub(crate) fn register(&self, asker: &Place, order: &Register) -> Result<Change, Failure> {
         let own = self.key_of(&asker.0);
         if !order.ignores_key && order.key != own.unwrap_or(0) {
             return Err(CONFLICT);
@@ -130,7 +130,7 @@ impl State {
     }
 
     /// Nobody has reserved the unit, and `asker` does now; or it does already.
-    pub fn reserve(&self, asker: &Rc<ItNexus>, key: u64, kind: ReservationType) -> Result<Change, Failure> {
+    pub(crate) fn reserve(&self, asker: &Rc<ItNexus>, key: u64, kind: ReservationType) -> Result<Change, Failure> {
         self.admit_key(asker, key)?;
         let mut change = self.unchanged();
         match &self.held {
@@ -144,7 +144,7 @@ impl State {
     /// `asker` does not hold the reservation any more, if it did.
     ///
     /// *Errors*: 26/04 when it holds one of another type.
-    pub fn release(&self, asker: &Rc<ItNexus>, key: u64, kind: ReservationType) -> Result<Change, Failure> {
+    pub(crate) fn release(&self, asker: &Rc<ItNexus>, key: u64, kind: ReservationType) -> Result<Change, Failure> {
         self.admit_key(asker, key)?;
         let mut change = self.unchanged();
         let Some(held) = &self.held else { return Ok(change) };
@@ -162,13 +162,13 @@ impl State {
     }
 
     /// There is neither a reservation nor a registration.
-    pub fn clear(&self, asker: &Rc<ItNexus>, key: u64) -> Result<Change, Failure> {
+    pub(crate) fn clear(&self, asker: &Rc<ItNexus>, key: u64) -> Result<Change, Failure> {
         self.admit_key(asker, key)?;
         Ok(self.cleared(Some(asker)))
     }
 
     /// As after CLEAR by `asker`, or by nobody who would not have to be told.
-    pub fn cleared(&self, asker: Option<&Rc<ItNexus>>) -> Change {
+    pub(crate) fn cleared(&self, asker: Option<&Rc<ItNexus>>) -> Change {
         let mut change = self.counted();
         let registered = self.registrations.keys().filter(|nexus| Some(*nexus) != asker);
         change.told.extend(registered.map(|nexus| (nexus.clone(), UnitAttention::ReservationsPreempted)));
@@ -179,7 +179,7 @@ impl State {
 
     /// Who is registered under `victim_key` is so no more; when that is the holder's key, `asker` takes the reservation,
     /// as one of the type that `kind` gives.
-    pub fn preempt(
+    pub(crate) fn preempt(
         &self,
         asker: &Rc<ItNexus>,
         key: u64,
@@ -220,7 +220,7 @@ impl State {
     }
 
     /// Another nexus has the reservation that `asker` held.
-    pub fn move_to(&self, asker: &Rc<ItNexus>, order: &Move) -> Result<Change, Failure> {
+    pub(crate) fn move_to(&self, asker: &Rc<ItNexus>, order: &Move) -> Result<Change, Failure> {
         self.admit_key(asker, order.key)?;
         let held = self.held.as_ref().filter(|held| held.holder.as_ref() == Some(asker));
         let kind = held.ok_or(CONFLICT)?.kind;
@@ -242,7 +242,7 @@ impl State {
     }
 
     /// What holds between two service actions, and after a restart.
-    pub fn assert_sound(&self) {
+    pub(crate) fn assert_sound(&self) {
         assert!(self.registrations.len() <= REGISTRATIONS_MAX, "registrations are bounded");
         assert!(self.registrations.values().all(|one| one.key != 0), "a registration has a key");
         let Some(Held { kind, holder }) = &self.held else { return };

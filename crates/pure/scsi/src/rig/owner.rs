@@ -54,7 +54,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// The owner of a unit whose content is encrypted.
-    pub fn with_key() -> Self {
+    pub(crate) fn with_key() -> Self {
         Self { has_key: Cell::new(true), ..Self::default() }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Thin {
 }
 
 impl Thin {
-    pub fn new(granule_blocks: u64, granules: usize) -> Self {
+    pub(crate) fn new(granule_blocks: u64, granules: usize) -> Self {
         Self {
             granule_blocks,
             granules: Cell::new(granules),
@@ -33,7 +33,7 @@ impl Thin {
     }
 
     /// Gives every granule of `extent` a place, or none.
-    pub fn map(&self, extent: Extent) -> Result<(), IoError> {
+    pub(crate) fn map(&self, extent: Extent) -> Result<(), IoError> {
         let mut mapped = self.mapped.borrow_mut();
         let missing = self.touched(extent).filter(|granule| !mapped.contains(granule)).count();
         if missing > 0 && mapped.len() + missing > self.granules.get() {
@@ -44,13 +44,13 @@ impl Thin {
     }
 
     /// Takes the places of whole granules back; the last one may be cut short by the end of the disk.
-    pub fn unmap(&self, extent: Extent, blocks: Blocks) {
+    pub(crate) fn unmap(&self, extent: Extent, blocks: Blocks) {
         let end = if extent.end().0 == blocks.0 { u64::MAX } else { extent.end().0 };
         let whole = extent.start.0.div_ceil(self.granule_blocks)..end / self.granule_blocks;
         self.mapped.borrow_mut().retain(|granule| !whole.contains(granule));
     }
 
-    pub fn run(&self, extent: Extent) -> Run {
+    pub(crate) fn run(&self, extent: Extent) -> Run {
         self.asked.set(self.asked.get() + 1);
         let granules = self.mapped.borrow();
         let first = extent.start.0 / self.granule_blocks;
@@ -60,7 +60,7 @@ impl Thin {
         Run { extent: Extent::new(extent.start.0, end - extent.start.0), mapped }
     }
 
-    pub fn space(&self, block_bytes: u32) -> Space {
+    pub(crate) fn space(&self, block_bytes: u32) -> Space {
         let granule_bytes = self.granule_blocks * u64::from(block_bytes);
         let mapped = self.mapped.borrow().len();
         Space {

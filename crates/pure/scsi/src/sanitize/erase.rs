@@ -39,7 +39,7 @@ impl Sanitize {
     ///
     /// *Durability*: what it has done, and that it is done or has failed, survives power loss when it returns; where the device is
     /// gone, a restart goes on.
-    pub async fn carry_out<D: BlockDevice>(
+    pub(crate) async fn carry_out<D: BlockDevice>(
         &self,
         medium: &Medium<D>,
         keep: impl AsyncFn(Option<State>) -> Result<(), NotKept>,

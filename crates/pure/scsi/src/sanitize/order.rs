@@ -53,7 +53,7 @@ impl Method {
     /// Reads the parameter list of `action`, which is one of the table's.
     ///
     /// *Errors*: 26/00 with a field pointer.
-    pub fn parse(action: u8, list: &[u8], block_bytes: u32) -> Result<Self, Sense> {
+    pub(crate) fn parse(action: u8, list: &[u8], block_bytes: u32) -> Result<Self, Sense> {
         match action {
             BLOCK_ERASE => return Ok(Self::BlockErase),
             CRYPTOGRAPHIC_ERASE => return Ok(Self::CryptographicErase),
@@ -77,7 +77,7 @@ impl Method {
     }
 
     /// How often everything is written.
-    pub fn passes(&self) -> u8 {
+    pub(crate) fn passes(&self) -> u8 {
         match self {
             Self::Overwrite { passes, .. } => *passes,
             Self::BlockErase | Self::CryptographicErase => 1,
@@ -85,7 +85,7 @@ impl Method {
     }
 
     /// True when blocks read as zeros afterwards, wherever there is something to read.
-    pub fn leaves_zeros(&self) -> bool {
+    pub(crate) fn leaves_zeros(&self) -> bool {
         match self {
             Self::Overwrite { pattern, .. } => pattern.iter().all(|&byte| byte == 0),
             Self::BlockErase | Self::CryptographicErase => true,
@@ -93,7 +93,7 @@ impl Method {
     }
 
     /// What a block of `block_bytes` holds after pass `pass`, which counts from zero.
-    pub fn block(&self, pass: u8, block_bytes: usize) -> Vec<u8> {
+    pub(crate) fn block(&self, pass: u8, block_bytes: usize) -> Vec<u8> {
         assert!(pass < self.passes(), "there are only so many passes");
         let Self::Overwrite { pattern, passes, inverts } = self else { return vec![0; block_bytes] };
         assert!(!pattern.is_empty(), "OVERWRITE has a pattern");
@@ -116,12 +116,12 @@ pub(crate) struct Sanitizing {
 }
 
 impl Sanitizing {
-    pub fn new(method: Method, exits: bool) -> Self {
+    pub(crate) fn new(method: Method, exits: bool) -> Self {
         Self { method, exits, pass: 0, at: Lba(0) }
     }
 
     /// PROGRESS INDICATION: how much is done, in 65,536ths.
-    pub fn progress(&self, blocks: Blocks) -> u16 {
+    pub(crate) fn progress(&self, blocks: Blocks) -> u16 {
         let all = u128::from(blocks.0).saturating_mul(u128::from(self.method.passes())).max(1);
         let passed = u128::from(blocks.0).saturating_mul(u128::from(self.pass));
         let done = passed.saturating_add(u128::from(self.at.0)).saturating_mul(1 << 16);
@@ -131,7 +131,7 @@ impl Sanitizing {
 
 impl State {
     /// What is to be kept; nothing where there is nothing to go on with.
-    pub fn kept(&self) -> Vec<u8> {
+    pub(crate) fn kept(&self) -> Vec<u8> {
         let running = match self {
             Self::Idle => return Vec::new(),
             Self::Failed { exits } => &Sanitizing::new(Method::BlockErase, *exits),
@@ -156,7 +156,7 @@ impl State {
     /// The state that [`State::kept`] gave.
     ///
     /// *Errors*: for anything else.
-    pub fn restored(rest: &mut Reader<'_>) -> Result<Self, NotUnderstood> {
+    pub(crate) fn restored(rest: &mut Reader<'_>) -> Result<Self, NotUnderstood> {
         let (flags, passes, pass, at, length) = (rest.u8()?, rest.u8()?, rest.u8()?, rest.u64()?, rest.u16()?);
         let pattern = rest.bytes(usize::from(length))?.to_vec();
         let exits = flags & EXITS != 0;

@@ -68,7 +68,10 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if matches!(failure, Failure::Status(Status::ReservationConflict)) {
             self.medium.counters().count_conflict();
         }
-        failure.outcome(self.mode.get().descriptor_sense)
+        let mode = self.mode.get();
+        let failure =
+            if mode.write_cache && !self.readiness.is_absent() { failure.with_writes_lost() } else { failure };
+        failure.outcome(mode.descriptor_sense)
     }
 
     /// What is to be done of a task that begins, if it had to wait before and may still be done.

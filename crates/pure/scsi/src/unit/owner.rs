@@ -7,6 +7,7 @@ use crate::command::NexusId;
 use crate::kept::Kept;
 use crate::log::Statistics;
 use crate::nexus::UnitAttention;
+use crate::readiness::Absence;
 use crate::task_set::{ACCESS_TURN, EVERYTHING, TURN};
 use block::BlockDevice;
 
@@ -65,6 +66,11 @@ impl<D: BlockDevice> LogicalUnit<D> {
         if self.readiness.set_removable(removable) {
             self.nexuses.establish_for_all(UnitAttention::InquiryDataChanged);
         }
+    }
+
+    /// The device of the unit is absent for this reason from now on, or is there: what needs it is NOT READY meanwhile.
+    pub fn set_absence(&self, absence: Option<Absence>) {
+        self.readiness.set_absence(absence);
     }
 
     /// Every nexus will be told once that a soft threshold of the operator's was reached (38/07).

@@ -7,11 +7,6 @@ use crate::task_set::{Aborted, Affected, TaskStanding};
 use block::BlockDevice;
 
 impl<D: BlockDevice> LogicalUnit<D> {
-    /// Is ready when no task of `nexus` is under way any more: what a successor's login waits for.
-    pub async fn quiesced(&self, nexus: NexusId) {
-        self.tasks.ended(Affected::OfNexus(nexus)).await;
-    }
-
     /// The tasks that have no answer yet. Those that end at once never are tasks.
     #[must_use]
     pub fn standing_tasks(&self) -> Vec<TaskStanding> {

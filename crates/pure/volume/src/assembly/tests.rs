@@ -37,6 +37,10 @@ fn catalog(phase: PoolPhase, members: &[(MemberState, u64)]) -> Catalog {
         families: Vec::new(),
         log: None,
         reservations: Default::default(),
+        scrub: None,
+        lost: Default::default(),
+        copies: Default::default(),
+        written: None,
     }
 }
 
@@ -295,6 +299,50 @@ fn assembly_of_two_parts_that_went_on_equally_long_is_refused() {
     };
     let survey = assemble(&[member(1, 100, &[without(1)]), member(1, 101, &[without(0)])]);
     assert!(matches!(survey.pools[0].refusal, Some(PoolRefusal::Split { .. })));
+}
+
+/// A part of a pool of two disks that was opened without `lost` in commit 6, and last written in commit `written`.
+fn part(disk: u128, lost: usize, (newest, written): (u64, u64)) -> Probe {
+    let mut states = [(SERVING, 1), (SERVING, 1)];
+    states[lost] = (MemberState::Missing, 6);
+    let opened = Catalog { written: Some(written), ..catalog(PoolPhase::Live, &states) };
+    member(1, disk, &[commit(newest, &opened), commit(newest - 1, &opened)])
+}
+
+#[test]
+fn part_that_was_opened_and_not_written_is_old_and_the_written_part_wins() {
+    use Standing::{Current, Failed};
+    // Generation of the newest commit, and of the last that announced writes, of both parts; who is current.
+    let table = [
+        ((9, 3), (7, 7), Some([Failed, Current])),
+        ((7, 7), (9, 3), Some([Current, Failed])),
+        ((9, 6), (7, 3), Some([Current, Failed])),
+        ((9, 3), (7, 3), Some([Current, Failed])),
+        ((9, 8), (7, 6), None),
+    ];
+    for (first, second, standing) in table {
+        let disks = [part(100, 1, first), part(101, 0, second)];
+        let survey = assemble(&disks);
+        let found = &survey.pools[0];
+        let case = format!("{first:?} {second:?}");
+        match standing {
+            Some(standing) => {
+                assert_eq!((standings(&survey), &found.refusal), (standing.to_vec(), &None), "{case}");
+                let generation = if standing[0] == Current { first.0 } else { second.0 };
+                assert_eq!(found.generation, generation, "{case}");
+                assert_eq!(found.outlives, (generation == 7).then_some(9), "{case}");
+                assert!(found.parts.is_empty(), "{case}");
+            }
+            None => {
+                assert!(matches!(found.refusal, Some(PoolRefusal::Split { .. })), "{case}");
+                let parts: Vec<_> = found.parts.iter().map(|part| (part.generation, part.probes.clone())).collect();
+                assert_eq!(parts, [(9, vec![0]), (7, vec![1])]);
+            }
+        }
+    }
+    // One that is too far ahead is not caught up with by commits.
+    let disks = [part(100, 1, (7 + OUTLIVE_MAX + 1, 3)), part(101, 0, (7, 7))];
+    assert!(assemble(&disks).pools[0].refusal.is_some());
 }
 
 /// The pool of these disks: its generation, the standings, and what is damaged.

@@ -26,6 +26,7 @@ impl Catalog {
         self.check_families()?;
         self.check_log()?;
         self.check_reservations()?;
+        self.check_scrub()?;
         self.check_slabs()
     }
 

@@ -55,12 +55,6 @@ impl SlabSet {
         self.len = len;
     }
 
-    /// The first slab that is not in the set.
-    #[must_use]
-    pub fn first_outside(&self) -> Option<u32> {
-        self.next(0, false)
-    }
-
     /// The runs of slabs in the set, each its first slab and its length, in order.
     pub fn runs(&self) -> impl Iterator<Item = (u32, u32)> {
         let mut at = 0;

@@ -3,9 +3,13 @@
 //! A type that a reader does not know is passed over when its record says so, else refused: that is how
 //! later kinds of objects come in. `docs/on-disk.md` has the byte maps.
 
+use super::copies::{CopyRecord, TYPE_COPY};
 use super::family_wire::{TYPE_BRANCH, TYPE_FAMILY, TYPE_SNAPSHOT, needed_by_branch, needed_by_family};
 use super::log::{LogRecord, TYPE_LOG};
+use super::lost::TYPE_LOST;
 use super::reservations::{self, TYPE_RESERVATIONS};
+use super::scrub::{ScrubRecord, TYPE_SCRUB};
+use super::written::{self, TYPE_WRITTEN};
 use super::{
     Catalog, Column, FamilyRecord, GROUPS_MAX, GroupRecord, GroupRole, MEMBERS_MAX, MemberRecord, MemberState,
     PoolPhase, SEGMENTS_MAX, SLABS_MAX, SNAPSHOTS_MAX, Segment, SlabSet, VOLUMES_MAX, VolumeRecord,
@@ -105,6 +109,10 @@ impl Catalog {
         self.families.iter().for_each(|family| family.emit(&mut out));
         self.log.iter().for_each(|log| log.emit(&mut out));
         self.reserved().for_each(|(volume, kept)| reservations::emit(volume, kept, &mut out));
+        self.scrub.iter().for_each(|scrub| scrub.emit(&mut out));
+        self.losses().for_each(|(group, lost)| lost.emit(group, &mut out));
+        self.unfinished_copies().for_each(|(volume, copy)| copy.emit(volume, &mut out));
+        self.emit_written(&mut out);
         out
     }
 
@@ -143,6 +151,21 @@ impl Catalog {
                     catalog.parse_reservations(&mut payload);
                     continue;
                 }
+                (TYPE_SCRUB, Some(catalog)) if catalog.scrub.is_none() => {
+                    catalog.scrub = Some(ScrubRecord::parse(&mut payload)?);
+                }
+                (TYPE_LOST, Some(catalog)) => {
+                    catalog.parse_lost(&mut payload);
+                    continue;
+                }
+                (TYPE_COPY, Some(catalog)) => {
+                    catalog.parse_copy(&mut payload);
+                    continue;
+                }
+                (TYPE_WRITTEN, Some(catalog)) => {
+                    catalog.parse_written(&mut payload);
+                    continue;
+                }
                 _ if header.flags.get() & FLAG_SKIPPABLE != 0 => continue,
                 (kind, _) => return Err(CatalogError::UnknownType(kind)),
             }
@@ -150,6 +173,8 @@ impl Catalog {
         }
         let mut catalog = catalog.ok_or(CatalogError::Short)?;
         catalog.drop_stray_reservations();
+        catalog.drop_stray_losses();
+        catalog.drop_stray_copies();
         catalog.check()?;
         Ok(catalog)
     }
@@ -163,7 +188,20 @@ impl Catalog {
         let families: usize = self.families.iter().map(FamilyRecord::emitted_bytes).sum();
         let log = if self.log_group().is_some() { LogRecord::EMITTED_BYTES_MAX } else { 0 };
         let reserved: usize = self.reserved().map(|(_, kept)| reservations::emitted_bytes(kept)).sum();
-        RECORD_BYTES + size_of::<PoolWire>() + self.name.len() + groups + volumes + families + log + reserved
+        let lost: usize = self.losses().map(|(_, lost)| lost.emitted_bytes()).sum();
+        let copies: usize = self.unfinished_copies().map(|(_, copy)| CopyRecord::emitted_bytes(copy)).sum();
+        RECORD_BYTES
+            + size_of::<PoolWire>()
+            + self.name.len()
+            + groups
+            + volumes
+            + families
+            + log
+            + reserved
+            + ScrubRecord::EMITTED_BYTES
+            + written::EMITTED_BYTES
+            + lost
+            + copies
     }
 
     fn parse_pool(payload: &mut Cursor<'_>) -> Result<Self, CatalogError> {
@@ -185,6 +223,10 @@ impl Catalog {
             families: Vec::new(),
             log: None,
             reservations: BTreeMap::new(),
+            scrub: None,
+            lost: BTreeMap::new(),
+            copies: BTreeMap::new(),
+            written: None,
         })
     }
 }
@@ -422,7 +464,7 @@ pub(crate) fn needed_by(bytes: &[u8]) -> u64 {
     needed
 }
 
-fn truth(byte: u8) -> Option<bool> {
+pub(super) fn truth(byte: u8) -> Option<bool> {
     match byte {
         0 => Some(false),
         1 => Some(true),
@@ -492,8 +534,17 @@ pub(super) fn name_bytes(name: &str) -> u8 {
 }
 
 pub(super) fn record(out: &mut Vec<u8>, kind: u16, payload: impl FnOnce(&mut Vec<u8>)) {
+    record_with(out, (kind, 0), payload);
+}
+
+/// A record that readers which do not know its type pass over.
+pub(super) fn skippable(out: &mut Vec<u8>, kind: u16, payload: impl FnOnce(&mut Vec<u8>)) {
+    record_with(out, (kind, FLAG_SKIPPABLE), payload);
+}
+
+fn record_with(out: &mut Vec<u8>, (kind, flags): (u16, u16), payload: impl FnOnce(&mut Vec<u8>)) {
     let at = out.len();
-    put(out, &RecordHeader { kind: kind.into(), flags: 0.into(), payload_bytes: 0.into() });
+    put(out, &RecordHeader { kind: kind.into(), flags: flags.into(), payload_bytes: 0.into() });
     let start = out.len();
     payload(out);
     let bytes = u32::try_from(out.len() - start).expect("a catalog is shorter than 4 GiB");

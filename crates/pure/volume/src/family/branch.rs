@@ -120,6 +120,7 @@ impl Branch {
 
     /// Takes over what the catalog says now of what changes: epochs, snapshots, roll-backs, size.
     pub(crate) fn follow(&self, record: &BranchRecord) {
+        assert!(record.epoch >= self.epoch.get(), "epochs rise");
         if record.epoch != self.epoch.get() {
             self.mapped.set(record.mapped);
             self.fresh.set(0);

@@ -57,6 +57,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
             self.grown.set((since + before, 0));
             return Err(error);
         }
+        assert_eq!(head.generation, self.head.borrow().generation + 1, "a head follows the one before");
+        assert!(head.sequence >= self.log.borrow().from, "the log does not go back");
         self.root.set(head.root);
         self.layers.borrow_mut().thaw();
         self.grown.set((self.grown.get().0, 0));
@@ -69,6 +71,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
 
     /// The tree with `changes`, and behind it `head`, are on the disks, durably.
     async fn write_checkpoint(&self, head: &mut Head, changes: &BTreeMap<Key, Change>) -> Result<(), MapError> {
+        assert_ne!(head.generation % 2, self.head.borrow().generation % 2, "a head leaves the one before where it is");
         let _: Stable = self.flush_data().await.inspect_err(|error| self.stop(*error))?;
         if head.generation == 1 {
             self.meta.format().await?;

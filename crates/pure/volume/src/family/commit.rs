@@ -36,6 +36,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         let (records, freed, blocks) = {
             let mut log = self.log.borrow_mut();
             let records = std::mem::take(&mut log.pending);
+            assert!(records.len() as u64 <= log.serial, "every change that waits has a serial number");
             let serial = log.serial - records.len() as u64;
             let blocks = blocks_of(serial..log.serial, &std::mem::take(&mut log.whole), self.tuning.records_max);
             (records, std::mem::take(&mut log.freed), blocks)
@@ -129,10 +130,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
                 let mut log = self.log.borrow_mut();
                 let sequence = log.sequence;
                 log.sequence += blocks;
+                let kept = log.sequence - log.from;
+                assert!(kept <= self.log_blocks(), "blocks that the last checkpoint lacks are not written over");
                 sequence
             };
             self.meta.write_log(sequence, data.freeze()).await?;
         }
+        assert!(records.is_empty(), "every change of a commit is in a block of the log");
         Ok(())
     }
 
@@ -143,6 +147,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
     /// Blocks of the log that no checkpoint needs any more.
     fn log_room(&self) -> u64 {
         let log = self.log.borrow();
+        assert!(log.from <= log.sequence, "the log begins before it ends");
         self.log_blocks() - (log.sequence - log.from)
     }
 

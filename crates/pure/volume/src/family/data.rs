@@ -5,6 +5,7 @@
 use super::MapError;
 use super::lookup::Seen;
 use super::parts::{Part, bytes};
+use crate::catalog::GROUPS_MAX;
 use crate::crypt::Cover;
 use crate::layout::BLOCK_BYTES;
 use crate::pool::Shared;
@@ -76,6 +77,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
 
     /// The group holds data that no flush has covered.
     fn soil(&self, group: u16) {
+        assert!(usize::from(group) < GROUPS_MAX, "a pool has no more groups than there are bits");
         self.dirty.set(self.dirty.get() | 1 << group);
     }
 
@@ -148,8 +150,11 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
         data: View,
         is_fresh: bool,
     ) -> Result<(), MapError> {
+        assert_ne!(group, GROUP_LOST, "nothing is written to a place that is lost");
+        let len = data.len();
         let _writing = self.shared.begin_write(group).await.map_err(|_| MapError::CatalogLost)?;
         let data = self.cover().lay(group, start, data)?;
+        assert_eq!(data.len(), len, "what is encrypted is as long as it was");
         let device = self.shared.gate(group).device();
         let blocks = data.len() as u64 / u64::from(BLOCK_BYTES);
         let stripe = u64::from(device.geometry().optimal_bytes / BLOCK_BYTES).max(1);
@@ -184,6 +189,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Data<D, G> {
 
     /// Writes whole granules to places that nobody sees yet: what the request brings, and around it what was there.
     pub(super) async fn write_to(&self, steps: &Steps, places: &[Place], data: &View) -> Result<(), MapError> {
+        assert_eq!(places.len(), steps.len(), "every granule has a place of its own");
         let mut writes = Vec::new();
         let mut at = 0;
         while at < steps.len() {

@@ -72,8 +72,12 @@ impl Eras {
 
 impl Drop for Looking<'_> {
     fn drop(&mut self) {
+        assert!(self.era >= self.eras.oldest.get(), "no era is past while somebody looks who began in it");
         let at = (self.era - self.eras.oldest.get()) as usize;
-        self.eras.counts.borrow_mut()[at] -= 1;
+        let mut counts = self.eras.counts.borrow_mut();
+        assert!(counts[at] > 0, "who looks goes once");
+        counts[at] -= 1;
+        drop(counts);
         self.eras.advance();
     }
 }

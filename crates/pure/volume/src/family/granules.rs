@@ -83,6 +83,7 @@ impl Granules {
     /// Groups are divided so from now on; slabs that are there stay as they are.
     pub(crate) fn reshape(&mut self, shapes: Vec<Shape>) {
         let fresh = (self.cursors.len() as u16..).take(shapes.len().saturating_sub(self.cursors.len()));
+        assert!(shapes.len() >= self.shapes.len(), "groups keep their numbers");
         self.cursors.extend(fresh.map(|group| [Place::slab_number(group, 0); 2]));
         self.shapes = shapes;
     }
@@ -140,7 +141,9 @@ impl Granules {
     /// The family does not have the slab any more.
     pub(crate) fn remove(&mut self, slab: u32) {
         if self.slabs.remove(&slab) {
-            self.total -= u64::from(self.granules(slab));
+            let granules = u64::from(self.granules(slab));
+            assert!(self.total >= granules, "the granules of all slabs are counted");
+            self.total -= granules;
         }
         self.loaded.remove(&slab);
         self.unknown.remove(&slab);
@@ -208,6 +211,7 @@ impl Granules {
             assert!(self.take_one(place), "a free place can be taken");
             places.push(place);
         }
+        assert!(places.len() <= want, "nobody gets more places than were asked for");
         if let Some(last) = places.last().filter(|_| places.len() == want) {
             self.remember(branch, granule, places.len(), last.next());
         }
@@ -277,6 +281,7 @@ impl Granules {
         if *word & bit != 0 {
             return false;
         }
+        assert!(loaded.free > 0, "every granule of a slab that can be had is counted");
         *word |= bit;
         loaded.free -= 1;
         if loaded.free == 0 {

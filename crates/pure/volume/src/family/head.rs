@@ -1,14 +1,13 @@
 //! The head of a family's map: which tree is the newest, and where its log goes on. Two slots in turn.
 
-use crate::label::{is_sealed, seal};
 use crate::layout::BLOCK_BYTES;
 use crate::maplog::{COUNT_MAX, LIFE_MAX, LogIdentity};
 use crate::tree::Root;
+use block::sealed::Format;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: [u8; 8] = *b"BLKYDMAP";
-const CHECKSUM_AT: std::ops::Range<usize> = 8..12;
+const FORMAT: Format = Format::plain(*b"BLKYDMAP");
 /// The most regions of pages that a head can tell of.
 pub(crate) const REGIONS_MAX: usize = 480;
 
@@ -40,8 +39,7 @@ pub(crate) struct Region {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Wire {
-    magic: [u8; 8],
-    checksum: U32,
+    frame: [u8; 12],
     regions: U32,
     family: [u8; 16],
     birth: U64,
@@ -61,7 +59,6 @@ impl Head {
     pub(crate) fn emit(&self, identity: LogIdentity) -> [u8; BLOCK_BYTES as usize] {
         assert!(self.regions.len() <= REGIONS_MAX, "a map has at most {REGIONS_MAX} regions of pages");
         let mut wire = Wire::new_zeroed();
-        wire.magic = MAGIC;
         wire.regions = u32::try_from(self.regions.len()).expect("bounded by REGIONS_MAX").into();
         wire.family = *identity.family.as_bytes();
         wire.birth = identity.birth.into();
@@ -76,20 +73,16 @@ impl Head {
         for (place, region) in wire.places.iter_mut().zip(&self.regions) {
             *place = (region.generation << 1 | u64::from(region.copy)).into();
         }
-        seal(&wire, CHECKSUM_AT)
+        FORMAT.emit(&wire)
     }
 
     /// The head of this map in `block`, if there is a whole one that a family can have written.
     pub(crate) fn parse(identity: LogIdentity, block: &[u8]) -> Option<Self> {
-        let (wire, _) = Wire::ref_from_prefix(block).ok()?;
+        let wire: &Wire = FORMAT.parse(block).ok()?;
         let ours = wire.family == *identity.family.as_bytes() && wire.birth.get() == identity.birth;
-        let whole = block.len() == BLOCK_BYTES as usize && wire.magic == MAGIC && ours;
-        if !whole || !is_sealed(block, wire.checksum.get(), CHECKSUM_AT) {
-            return None;
-        }
         let counts = [wire.generation, wire.root, wire.entries, wire.serial, wire.sequence];
         let is_possible = counts.iter().all(|count| count.get() < COUNT_MAX) && wire.life.get() < LIFE_MAX;
-        if !is_possible {
+        if !ours || !is_possible {
             return None;
         }
         let (page, level, count) = (wire.root.get(), wire.root_level, wire.root_count.get());
@@ -125,6 +118,7 @@ mod tests {
             regions: vec![Region { generation: 12, copy: 1 }, Region { generation: 3, copy: 0 }],
         };
         let block = head.emit(identity);
+        assert_eq!(block[..16], *b"BLKYDMAP\x8f\xca\xbd\xf1\x02\0\0\0");
         assert_eq!(Head::parse(identity, &block), Some(head.clone()));
         assert_eq!(Head::parse(LogIdentity { birth: 8, ..identity }, &block), None);
         for impossible in [

@@ -68,7 +68,7 @@ impl Layers {
 
     /// The changes so far belong to a checkpoint.
     pub(crate) fn freeze(&mut self) -> Rc<Layer> {
-        debug_assert!(self.frozen.is_none(), "one checkpoint is written at a time");
+        assert!(self.frozen.is_none(), "one checkpoint is written at a time");
         let frozen = Rc::new(std::mem::take(&mut self.active));
         self.frozen = Some(frozen.clone());
         frozen
@@ -128,7 +128,8 @@ impl Layers {
 /// The changes of a frozen layer and `counters`, for the tree; counters that are gone are removed.
 pub(crate) fn for_the_tree(layer: &Layer, counters: BTreeMap<Key, Change>) -> BTreeMap<Key, Change> {
     let mut changes = layer.changes.clone();
-    debug_assert!(counters.keys().all(|key| key.tag() == Some(Tag::Counter)));
+    let are_counters = counters.keys().all(|key| key.tag() == Some(Tag::Counter));
+    assert!(are_counters, "no counter hides a version or what is taken");
     changes.extend(counters);
     changes
 }

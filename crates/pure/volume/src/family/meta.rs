@@ -141,6 +141,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
 
     /// A checkpoint with this number begins; the answer is which pages are free, for [`Meta::undo`].
     pub(crate) fn begin(&self, generation: u64) -> PageSpace {
+        assert!(generation >= self.generation.get(), "checkpoints are numbered upwards");
         self.generation.set(generation);
         *self.checkpoint.borrow_mut() = Writing::default();
         self.space.borrow().clone()
@@ -153,6 +154,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         let mut space = self.space.borrow_mut();
         // Slabs may have come meanwhile.
         let pages = space.pages();
+        assert!(pages >= before.pages(), "a map keeps the slabs that it has");
         *space = before;
         space.extend(pages);
     }
@@ -245,7 +247,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Pages for Meta<D, G> {
         self.cache.insert(self.cache_prefix | number, page.clone());
         let full = {
             let mut checkpoint = self.checkpoint.borrow_mut();
-            checkpoint.made.insert(number);
+            assert!(checkpoint.made.insert(number), "a checkpoint makes a page once");
             checkpoint.waiting.insert(number, page);
             checkpoint.waiting.len() >= WAITING_MAX
         };

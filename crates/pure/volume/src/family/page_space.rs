@@ -7,14 +7,13 @@
 use super::head::Region;
 use crate::maplog::LogIdentity;
 use crate::tree::Damage;
+use block::sealed::Format;
 use block::{Buf, View};
-use simd::crc32c::crc32c;
 use std::collections::BTreeSet;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: [u8; 8] = *b"BLKYDPMP";
-const CHECKSUM: std::ops::Range<usize> = 8..12;
+const FORMAT: Format = Format::plain(*b"BLKYDPMP");
 const PAGE_BYTES: usize = 4096;
 const WORDS: usize = (PAGE_BYTES - size_of::<Header>()) / 8;
 /// Pages of a region.
@@ -25,8 +24,7 @@ pub(crate) const LOG_START: u64 = 4;
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Header {
-    magic: [u8; 8],
-    checksum: U32,
+    frame: [u8; 12],
     reserved: U32,
     family: [u8; 16],
     birth: U64,
@@ -71,6 +69,7 @@ impl PageSpace {
 
     /// There are `pages` pages from now on.
     pub(crate) fn extend(&mut self, pages: u64) {
+        assert!(pages >= self.pages, "a map keeps the slabs that it has");
         self.words.resize(pages.div_ceil(64) as usize, 0);
         for page in self.pages..pages {
             self.put(page, is_for_bits(page));
@@ -134,6 +133,8 @@ impl PageSpace {
             }
             let page = at as u64 * 64 + u64::from(candidates.trailing_zeros());
             if candidates != 0 && page < self.pages {
+                let is_for_pages = page >= self.fixed && !is_for_bits(page) && !self.is_taken(page);
+                assert!(is_for_pages, "heads, log, bits and pages of a tree are not given away");
                 self.take(page);
                 self.cursor = (page + 1) % self.pages;
                 return Some(page);
@@ -170,8 +171,7 @@ impl PageSpace {
     pub(crate) fn emit(&self, identity: LogIdentity, region: usize, generation: u64) -> View {
         let mut page = Buf::zeroed(PAGE_BYTES);
         let header = Header {
-            magic: MAGIC,
-            checksum: 0.into(),
+            frame: [0; 12],
             reserved: 0.into(),
             family: *identity.family.as_bytes(),
             birth: identity.birth.into(),
@@ -184,24 +184,19 @@ impl PageSpace {
         for (place, word) in page[size_of::<Header>()..].chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
         }
-        let checksum = crc32c(&page);
-        page[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        FORMAT.seal(&mut page);
         page.freeze()
     }
 
     /// Admits the page of bits of a region that the head tells of; the answer is its bits.
     pub(crate) fn admit(page: &[u8], identity: LogIdentity, at: usize, told: Region) -> Result<&[u8], Damage> {
         let damaged = Damage("the bits of free pages are damaged");
-        let (header, rest) = Header::ref_from_prefix(page).map_err(|_| damaged)?;
-        let ours = header.magic == MAGIC
-            && header.family == *identity.family.as_bytes()
+        let header: &Header = FORMAT.parse(page).map_err(|_| damaged)?;
+        let ours = header.family == *identity.family.as_bytes()
             && header.birth.get() == identity.birth
             && header.region.get() == at as u64
             && header.generation.get() == told.generation;
-        if page.len() != PAGE_BYTES || !ours || !crate::label::is_sealed(page, header.checksum.get(), CHECKSUM) {
-            return Err(damaged);
-        }
-        Ok(rest)
+        page.get(size_of::<Header>()..).filter(|_| ours).ok_or(damaged)
     }
 
     /// Takes over the bits of a region from its page.
@@ -277,7 +272,9 @@ mod tests {
             assert!(again.read(&wrong.emit(IDENTITY, 0, 5), IDENTITY, 0, told).is_err(), "page {page}");
             assert_eq!(again.free(), space.free());
         }
-        assert!(space.clone().read(&space.emit(IDENTITY, 0, 5), IDENTITY, 0, told).is_ok());
+        let page = space.emit(IDENTITY, 0, 5);
+        assert_eq!(page[..16], *b"BLKYDPMP\xa6\xf2\x1d\xfa\0\0\0\0");
+        assert!(space.clone().read(&page, IDENTITY, 0, told).is_ok());
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub(crate) fn parts(extent: Extent, granule_blocks: u32) -> Parts {
         parts.push(Part { granule, from, blocks, at: block - extent.start.0 });
         block += blocks;
     }
+    assert_eq!(block, extent.end().0, "the parts of a request end where it does");
     parts
 }
 

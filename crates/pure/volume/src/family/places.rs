@@ -52,6 +52,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         }
         loop {
             self.space.release_quarantine();
+            assert!(taken.places.len() < want || want == 0, "a write takes as many places as it needs");
             let rest = (want - taken.places.len()) as u64;
             let kept = if branch.thick { 0 } else { self.reserved() };
             let short = self.space.missing(self.allocated.get() + kept + rest);

@@ -46,8 +46,8 @@ impl fmt::Display for Losses {
             let older = mapped.saturating_sub(*current).min(changes);
             write!(
                 f,
-                "; volume {name}: up to {older} of {mapped} granules of {} bytes may be older",
-                self.granule_bytes
+                "; volume {name}: up to {older} of {mapped} granules of {} may be older",
+                block::in_units(self.granule_bytes, true)
             )?;
         }
         let listed = self.errors.iter().take(LISTED_MAX);

@@ -87,7 +87,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
 
     /// `freed` are free when everybody has gone who looks now: nobody who looks from now on finds them in the map.
     pub(super) fn quarantine(&self, freed: Vec<Place>) {
-        self.quarantine.borrow_mut().push_back((self.eras.turn(), freed));
+        let (era, mut quarantine) = (self.eras.turn(), self.quarantine.borrow_mut());
+        assert!(quarantine.back().is_none_or(|(last, _)| *last < era), "what is freed later is free later");
+        quarantine.push_back((era, freed));
     }
 
     pub(super) fn has_quarantined(&self) -> bool {
@@ -160,6 +162,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Space<D, G> {
         self.need(change);
         let mut own = self.granules.borrow_mut();
         for run in &runs {
+            assert!(!own.has(Place::slab_number(run.group, run.first)), "a slab is leased once");
             (run.first..run.first + run.slabs).for_each(|slab| own.add(Place::slab_number(run.group, slab), true));
         }
         drop(own);
@@ -262,6 +265,9 @@ fn admit_runs(catalog: &Catalog, runs: usize) -> Result<(), PoolError> {
 /// Adds a run to others, which are in order and stay so; one with its neighbours where they touch.
 pub(crate) fn add_run(runs: &mut Vec<SlabRun>, run: SlabRun) {
     let at = runs.partition_point(|other| *other < run);
+    let is_behind = at == 0 || runs[at - 1].group != run.group || runs[at - 1].first + runs[at - 1].slabs <= run.first;
+    let is_before = runs.get(at).is_none_or(|next| next.group != run.group || run.first + run.slabs <= next.first);
+    assert!(is_behind && is_before, "no slab is in two runs of a family");
     runs.insert(at, run);
     for at in [at, at.saturating_sub(1)] {
         if let [one, next] = runs.get(at..at + 2).unwrap_or_default()

@@ -168,6 +168,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Family<D, G> {
         if plan.whole {
             let mut log = self.log.borrow_mut();
             let serials = first..log.serial;
+            let fits = serials.end - serials.start <= self.tuning.records_max as u64;
+            assert!(fits, "one block of the log tells of an atomic write");
             log.whole.push(serials);
         }
         self.punch_steps(branch, &plan.punch).await

@@ -171,6 +171,10 @@ fn draft<D: BlockDevice, G: BlockDevice>(plan: &CreatePool<D>, groups: &[G]) -> 
         families: Vec::new(),
         log: None,
         reservations: Default::default(),
+        scrub: None,
+        lost: Default::default(),
+        copies: Default::default(),
+        written: None,
     };
     match catalog.check() {
         Ok(()) => Ok(catalog),

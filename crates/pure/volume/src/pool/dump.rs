@@ -27,6 +27,12 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         for (volume, kept) in catalog.reserved() {
             line(format_args!("reservations of {volume}: {} bytes", kept.len()));
         }
+        if let Some(scrub) = &catalog.scrub {
+            line(format_args!("scrub {:?} {:?}, {} bytes checked", scrub.phase, scrub.at, scrub.checked_bytes));
+        }
+        for (volume, copy) in catalog.unfinished_copies() {
+            line(format_args!("copy of {} to {volume}: next is block {}", copy.source, copy.next.0));
+        }
         for volume in &catalog.volumes {
             line(format_args!(
                 "volume {} \"{}\" {} bytes, {:?}",

@@ -34,6 +34,7 @@ pub(crate) struct Writing<'a>(&'a Cell<u32>);
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
+        assert!(self.0.get() > 0, "a write to a group ends once");
         self.0.set(self.0.get() - 1);
     }
 }
@@ -53,6 +54,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Shared<D, G> {
             self.store.committed(change).await?;
             gate.clean.set(false);
         }
+        assert!(gate.protected || !gate.clean.get(), "nothing is written to a group that the catalog calls clean");
         Ok(writing)
     }
 

@@ -105,8 +105,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     }
 
     /// The pool keys that the keys of its volumes are wrapped with, each once.
-    #[must_use]
-    pub fn keys_wanted(&self) -> Vec<KeyId> {
+    pub(crate) fn keys_wanted(&self) -> Vec<KeyId> {
         let mut wanted: Vec<KeyId> = self.shared.store.look(|catalog| {
             catalog.families.iter().filter_map(|family| family.key.as_ref()).map(|key| key.wrapped_with).collect()
         });

@@ -7,6 +7,7 @@ pub use labels::Decayed;
 
 use super::Pool;
 use super::create::{NewDisk, admit_disk, label_of, made_by_us};
+use crate::assembly::parts;
 use crate::catalog::{GroupRecord, MemberRecord, MemberState};
 use crate::error::PoolError;
 use crate::layout::{BLOCK_BYTES, data_area};
@@ -43,6 +44,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
 }
 
 impl<D: BlockDevice + 'static> Members<'_, D> {
+    /// True when the disk, which was a member, went on without others that the pool counts on, and was written then: who takes it back
+    /// overwrites what is nowhere else.
+    #[must_use]
+    pub fn was_written_apart(&self, disk: &crate::probe::Member) -> bool {
+        self.store.look(|catalog| parts::was_written_apart(catalog, disk))
+    }
+
     pub(super) fn regroup(&self) -> Result<Regrouping<'_>, PoolError> {
         if self.regrouping.replace(true) {
             return Err(PoolError::Regrouping);
@@ -67,12 +75,17 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     /// happens after this returns; so this returns before a write that the member missed is acknowledged.
     ///
     /// *Durability*: when it returns. *Errors*: `MemberUnknown`, `CatalogLost`; `MemberState` for a state that
-    /// does not follow from the present one: failed from all, rebuilt and in service from rebuilding only.
+    /// does not follow from the present one: failed and missing from all, rebuilt and in service from rebuilding only.
     pub async fn set_state(&self, disk: Uuid, state: MemberState) -> Result<(), PoolError> {
         let ((), change) = self.store.change(|catalog| {
             let member = catalog.member_mut(disk).ok_or(PoolError::MemberUnknown(disk))?;
             let follows = match (member.state, state) {
-                (MemberState::InService | MemberState::Rebuilding { .. }, MemberState::Failed) => true,
+                (
+                    MemberState::InService | MemberState::Rebuilding { .. },
+                    MemberState::Failed | MemberState::Missing,
+                ) => true,
+                // Whether it may come back by itself is known only after it missed a commit.
+                (MemberState::Failed, MemberState::Missing) | (MemberState::Missing, MemberState::Failed) => true,
                 (MemberState::Rebuilding { .. }, MemberState::Rebuilding { .. } | MemberState::InService) => true,
                 (is, asked) => is == asked,
             };
@@ -85,6 +98,9 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
             member.state = state;
             Ok(())
         })?;
+        if !state.takes_part() {
+            self.store.note_given_up();
+        }
         self.store.committed(change).await
     }
 
@@ -180,7 +196,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
     }
 
     /// Whether a new member took the commit that made it one.
-    fn admit_reached(&self, disk: Uuid) -> Result<(), PoolError> {
+    pub(super) fn admit_reached(&self, disk: Uuid) -> Result<(), PoolError> {
         let state = self.store.look(|catalog| catalog.member(disk).map(|member| member.state));
         match state {
             Some(state) if state.takes_part() => Ok(()),
@@ -191,7 +207,7 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
 }
 
 impl MemberState {
-    fn word(self) -> &'static str {
+    pub(super) fn word(self) -> &'static str {
         match self {
             Self::InService => "in service",
             Self::Rebuilding { .. } => "being rebuilt",

@@ -1,7 +1,7 @@
 //! Opening a pool that was found.
 
 use super::Pool;
-use crate::assembly::{FoundPool, Position, Standing};
+use crate::assembly::{FoundPool, OUTLIVE_MAX, Position, Standing};
 use crate::catalog::{GroupRecord, GroupRole, LogState, MemberState};
 use crate::error::PoolError;
 use crate::probe::write_label;
@@ -48,12 +48,21 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         states.extend(found.returned().map(|disk| (disk, MemberState::InService)));
         states.extend(unreachable.into_iter().map(|(disk, _)| (disk, MemberState::Failed)));
         let store = Store::new((*found.catalog).clone(), found.generation, disks);
-        if !states.is_empty() {
+        if found.announces_writes {
+            store.begin_opening();
+        }
+        let is_unannounced = !found.announces_writes && found.catalog.must_announce();
+        if !states.is_empty() || is_unannounced {
             let ((), change) = store.change(|catalog| {
                 for &(disk, state) in &states {
                     let member = catalog.member_mut(disk).expect("positions are the catalog's members");
                     (member.state, member.since) = (state, SINCE_NEXT);
                 }
+                catalog.written = match found.announces_writes {
+                    // Whatever was given up before counts as written since.
+                    true => catalog.written.or(Some(found.generation)),
+                    false => Some(SINCE_NEXT),
+                };
                 if let Some(log) = catalog.log.as_mut().filter(|log| log.state != LogState::Abandoned) {
                     log.state = if found.lacks_log() { LogState::Away } else { LogState::Live };
                 }
@@ -61,6 +70,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             })?;
             store.committed(change).await?;
         }
+        outlive(found, &store).await?;
         let pool = Self::of(store, groups);
         pool.finish_groups().await?;
         Ok(pool)
@@ -87,6 +97,28 @@ impl FoundPool {
         let current = current.filter(|position| position.standing == Standing::Current).map(|position| position.disk);
         current.filter(|&disk| self.catalog.member(disk).is_some_and(|member| !member.state.takes_part()))
     }
+}
+
+/// The pool is newer than whatever other parts of it hold, durably: they are merely old from then on, where they were given up.
+///
+/// Commits follow each other by one, so that a crash in between leaves no member more than one behind.
+async fn outlive<D: BlockDevice + 'static>(found: &FoundPool, store: &Store<D>) -> Result<(), PoolError> {
+    let Some(others) = found.outlives else { return Ok(()) };
+    assert!(others.saturating_sub(found.generation) <= OUTLIVE_MAX, "whoever wants that has been refused");
+    while store.generation() <= others {
+        let ((), change) = store.change(|_| Ok(()))?;
+        store.committed(change).await?;
+    }
+    if found.gives_up_others {
+        let ((), change) = store.change(|catalog| {
+            let members = catalog.groups.iter_mut().flat_map(|group| &mut group.members);
+            members.filter(|member| !member.state.takes_part()).for_each(|member| member.since = SINCE_NEXT);
+            catalog.written = Some(SINCE_NEXT);
+            Ok(())
+        })?;
+        store.committed(change).await?;
+    }
+    Ok(())
 }
 
 /// Admits devices as large as the catalog says that the groups are.

@@ -131,6 +131,7 @@ impl<D: BlockDevice + 'static> Ownership<'_, D> {
     /// returns. *Errors*: `CatalogLost`, also when somebody has taken the pool over.
     pub async fn hold(&self, own: Claim) -> Result<(), PoolError> {
         let epoch = own.epoch;
+        assert!(!own.released, "who holds a pool has not released it");
         self.heartbeats.beat.set(own.beat);
         self.store.guard(Some(own));
         let ((), change) = self.store.change(|catalog| {

@@ -85,6 +85,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
             }
             admit_emitted(catalog, size_of::<DeadRange>())?;
             let record = catalog.branch_mut(volume).ok_or(PoolError::VolumeUnknown(volume))?;
+            assert!(epoch < record.epoch, "a volume goes back to an epoch that is over");
             if !sabotage::is(Sabotage::ForgetDeadEpochs) {
                 record.dead.push(DeadRange { after: epoch, last: record.epoch });
             }
@@ -228,6 +229,8 @@ fn admit_snapshots(catalog: &Catalog, plans: &[SnapshotPlan]) -> Result<(), Pool
 }
 
 fn add_snapshot(record: &mut BranchRecord, plan: &SnapshotPlan, mapped: u64, set: Uuid) {
+    let is_newest = record.snapshots.last().is_none_or(|last| last.epoch < record.epoch);
+    assert!(is_newest, "a snapshot stands above those before");
     record.snapshots.push(record_of(plan, record.epoch, record.size_bytes, mapped, set));
     record.epoch += 1;
     record.mapped = mapped;

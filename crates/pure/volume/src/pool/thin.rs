@@ -3,8 +3,8 @@
 use super::Pool;
 use super::volumes::{admit_bytes, admit_identity};
 use crate::catalog::{
-    BRANCHES_MADE_MAX, BranchRecord, Catalog, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, GroupRole, LOG_BLOCKS_MIN,
-    MapShape, Parent,
+    BRANCHES_MADE_MAX, BranchRecord, Catalog, CopyRecord, DEPTH_MAX, FamilyRecord, GRANULE_BYTES, GroupRole,
+    LOG_BLOCKS_MIN, MapShape, Parent,
 };
 use crate::error::PoolError;
 use crate::family::plan::{ClonePlan, Provisioning, ThinPlan};
@@ -24,13 +24,17 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
     ///
     /// *Durability*: when it returns. *Errors*: as [`Pool::create_volume`], `Granule`, and `NoPoolKey` where it is to be encrypted.
     pub async fn create_thin_volume(&self, plan: ThinPlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
-        self.create_family(plan, false).await
+        self.create_family(plan, None).await
     }
 
     /// As [`Pool::create_thin_volume`], of a volume that something is to be copied to: its status says that it is
-    /// partial, also after a crash, until [`Pool::complete_volume`].
-    pub async fn create_partial_volume(&self, plan: ThinPlan) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
-        self.create_family(plan, true).await
+    /// partial, also after a crash, until [`Pool::complete_volume`], and [`Pool::unfinished_copies`] lists `copy`.
+    pub async fn create_partial_volume(
+        &self,
+        plan: ThinPlan,
+        copy: CopyRecord,
+    ) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
+        self.create_family(plan, Some(copy)).await
     }
 
     /// The volume, which was partial, is whole.
@@ -40,12 +44,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         let ((), change) = self.shared.store.change(|catalog| {
             let record = catalog.branch_mut(id).filter(|branch| !branch.dying).ok_or(PoolError::VolumeUnknown(id))?;
             record.partial = false;
+            catalog.copies.remove(&id);
             Ok(())
         })?;
         self.shared.store.committed(change).await
     }
 
-    async fn create_family(&self, plan: ThinPlan, partial: bool) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
+    async fn create_family(&self, plan: ThinPlan, copy: Option<CopyRecord>) -> Result<Rc<ThinVolume<D, G>>, PoolError> {
         let id = plan.id;
         let tuning = self.families.tuning.get();
         let birth = self.shared.store.generation() + 1;
@@ -55,9 +60,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> Pool<D, G> {
         }
         let ((), change) = self.shared.store.change(|catalog| {
             let mut record = FamilyRecord { key, ..draft(&plan, catalog, birth, tuning.log_blocks)? };
-            record.branches[0].partial = partial;
-            admit_emitted(catalog, record.emitted_bytes())?;
+            record.branches[0].partial = copy.is_some();
+            admit_emitted(catalog, record.emitted_bytes() + copy.as_ref().map_or(0, CopyRecord::emitted_bytes))?;
             catalog.families.push(record);
+            catalog.copies.extend(copy.map(|copy| (id, copy)));
             Ok(())
         })?;
         let family = self.families.begin(id).ok_or(PoolError::VolumeUnknown(id))?;

@@ -33,6 +33,10 @@ fn catalog(groups: Vec<GroupRecord>) -> Catalog {
         families: Vec::new(),
         log: None,
         reservations: Default::default(),
+        scrub: None,
+        lost: Default::default(),
+        copies: Default::default(),
+        written: None,
     }
 }
 

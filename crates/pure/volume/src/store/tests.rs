@@ -32,6 +32,10 @@ fn store(disks: u128) -> (Store<SimDisk>, Vec<Rc<SimDisk>>, Journal) {
         families: Vec::new(),
         log: None,
         reservations: Default::default(),
+        scrub: None,
+        lost: Default::default(),
+        copies: Default::default(),
+        written: None,
     };
     let disk = |number: u128| SimDisk::new(number as usize, 16384, Image::default(), journal.clone());
     let disks: Vec<Rc<SimDisk>> = (0..disks).map(|number| Rc::new(disk(number).delayed())).collect();

@@ -7,7 +7,7 @@ mod encrypted;
 mod golden;
 mod model;
 mod operate;
-mod rig;
+pub(crate) mod rig;
 mod sabotaged;
 mod thick;
 mod together;

@@ -346,16 +346,3 @@ fn log_that_is_lost_is_forgotten_when_an_operator_says_so() {
     let again = World::of(world.images()).open().unwrap().pool;
     assert_eq!((again.write_log().record(), again.write_log().group(), again.status().groups.len()), (None, None, 1));
 }
-
-#[test]
-fn log_group_is_marked_dirty_and_clean_by_who_writes_to_it() {
-    let (world, opened) = one_group(3);
-    block_on(opened.pool.write_log().add_group(world.group(1, &[2]).0, labelling())).unwrap();
-    let clean = || opened.pool.status().groups[1].record.clean;
-    assert!(clean());
-    block_on(opened.pool.mark_dirty(1)).unwrap();
-    assert!(!clean());
-    assert_eq!(block_on(opened.pool.mark_clean(1)), Ok(true));
-    assert!(clean());
-    assert_eq!(block_on(opened.pool.mark_dirty(2)), Err(PoolError::GroupUnknown(2)));
-}

@@ -113,7 +113,7 @@ fn volume_discarded_reads_as_zeros_where_its_groups_do() {
 }
 
 #[test]
-fn volume_makes_many_slabs_ready_at_once_where_that_is_cheap_and_in_idle_time_elsewhere() {
+fn volume_makes_many_slabs_ready_at_once_where_that_is_cheap_and_one_elsewhere() {
     let world = World::blank(1);
     world.disks[0].discard_zeroes.set(true);
     let opened = world.create(&[&[0]]).unwrap();
@@ -128,8 +128,6 @@ fn volume_makes_many_slabs_ready_at_once_where_that_is_cheap_and_in_idle_time_el
     let volume = block_on(opened.pool.create_volume(plan(1, 3 << 20))).unwrap();
     write(&volume, 300, 1, 1);
     assert_eq!(volume.initialised(), (1, 3));
-    assert!(block_on(volume.initialise_next()).unwrap() && block_on(volume.initialise_next()).unwrap());
-    assert!(!block_on(volume.initialise_next()).unwrap());
     assert!(holds(&*volume, 300, 1, 1) && holds(&*volume, 301, 467, 0));
 }
 
@@ -236,7 +234,7 @@ fn pool_refuses_small_disks_and_contradicting_plans() {
     let (mut plan, groups) = world.plan(&[&[0, 1]]);
     plan.groups[0].members[1].device = small;
     let refused = block_on(Pool::create(plan, groups)).map(drop).unwrap_err();
-    assert_eq!(refused.to_string(), "the disk has 67104768 bytes, but a member needs at least 67108864 (64 MiB)");
+    assert_eq!(refused.to_string(), "the disk has 63.9 MiB, but a member needs at least 64 MiB");
     let (mut plan, groups) = world.plan(&[&[0, 1]]);
     plan.slab_bytes = 3 << 20;
     assert!(matches!(block_on(Pool::create(plan, groups)).map(drop), Err(PoolError::Plan(_))));
@@ -440,8 +438,6 @@ fn group_is_dirty_from_its_first_write_until_it_is_marked_clean() {
     assert_eq!(clean(&world), [true, true]);
     write(&volume, 0, 1, 5);
     assert_eq!(clean(&world), [false, true]);
-    block_on(opened.pool.mark_dirty(1)).unwrap();
-    assert_eq!(clean(&world), [false, false]);
     assert_eq!(block_on(opened.pool.mark_clean(2)), Err(PoolError::GroupUnknown(2)));
 }
 

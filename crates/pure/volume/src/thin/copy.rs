@@ -3,7 +3,7 @@
 use super::ThinVolume;
 use crate::MappedRun;
 use crate::layout::BLOCK_BYTES;
-use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable, Written};
+use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Stable, Written};
 use futures_util::stream::{self, FuturesOrdered, Stream, StreamExt, TryStreamExt};
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -67,15 +67,16 @@ impl<F: Future> UnderWay<F> {
 }
 
 impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
-    /// `target`, on which nothing was written yet and which reads as zeros, shows what this device shows; holes stay
-    /// holes. `progress` hears how far it is; the copy goes on when it is ready, and stops when it answers false.
+    /// From block `from` on, `target`, on which nothing else was written yet and which reads as zeros, shows what this device shows; holes
+    /// stay holes. `progress` hears how far it is; the copy goes on when it is ready, and stops when it answers false.
     ///
     /// A copy of a volume that is written meanwhile is of no instant: copy a snapshot. *Durability*: when it returns.
-    /// *Errors*: those of the two devices, in blocks of 4096 bytes; `OutOfRange` when the target is smaller;
+    /// *Errors*: those of the two devices, in blocks of 4096 bytes; `OutOfRange` when the target is smaller, or `from` behind the end;
     /// `Unsupported` when its blocks are not of 4096 bytes. The target has a part of it then.
     pub async fn copy_to<T: BlockDevice>(
         &self,
         target: &T,
+        from: Blocks,
         mut progress: impl AsyncFnMut(Copied) -> bool,
     ) -> Result<Copied, IoError> {
         let all = self.geometry().all();
@@ -83,6 +84,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
             return Err(IoError::new(IoErrorKind::Unsupported, all));
         }
         target.geometry().admit(all)?;
+        if from > all.len {
+            return Err(IoError::new(IoErrorKind::OutOfRange, all));
+        }
         let bytes = |blocks: u64| blocks * u64::from(BLOCK_BYTES);
         let mut copied = Copied { total_bytes: bytes(all.len.0), ..Copied::default() };
         let copy = |run: MappedRun| async move {
@@ -93,7 +97,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
             Ok(run)
         };
         // They end in any order, and are heard of in that of their addresses.
-        let (mut pieces, mut under_way) = (pin!(self.pieces()), UnderWay::default());
+        let (mut pieces, mut under_way) = (pin!(self.pieces(from)), UnderWay::default());
         let mut more = true;
         loop {
             while more && under_way.count() < PIECES {
@@ -113,10 +117,10 @@ impl<D: BlockDevice + 'static, G: BlockDevice + 'static> ThinVolume<D, G> {
         Ok(copied)
     }
 
-    /// The whole device in order: holes, and pieces of what is mapped.
-    fn pieces(&self) -> impl Stream<Item = Result<MappedRun, IoError>> + '_ {
+    /// The device from block `from` on in order: holes, and pieces of what is mapped.
+    fn pieces(&self, from: Blocks) -> impl Stream<Item = Result<MappedRun, IoError>> + '_ {
         let end = self.geometry().blocks.0;
-        stream::try_unfold((0, VecDeque::new()), move |(at, mut runs): (u64, VecDeque<MappedRun>)| async move {
+        stream::try_unfold((from.0, VecDeque::new()), move |(at, mut runs): (u64, VecDeque<MappedRun>)| async move {
             if runs.is_empty() && at < end {
                 runs = self.mapped(Extent::new(at, end - at), RUNS).await?.into();
             }

@@ -63,6 +63,7 @@ pub(crate) async fn apply<P: Pages>(
     root: Option<Root>,
     changes: &BTreeMap<Key, Change>,
 ) -> Result<(Option<Root>, i64), P::Error> {
+    assert!(fanout >= 6, "a node is split into nodes with enough in them");
     let changes: Vec<(Key, Change)> = changes.iter().map(|(&key, &change)| (key, change)).collect();
     let mut work = Work { pages, fanout, grown: 0 };
     let (mut children, mut level) = match root {
@@ -229,6 +230,7 @@ impl<P: Pages> Work<'_, P> {
 
 /// `items` in as few parts of at most `most` as there can be, all about as long; none where there are none.
 fn split<T>(mut items: Vec<T>, most: usize) -> Vec<Vec<T>> {
+    assert!(most > 0, "a part holds something");
     let parts = items.len().div_ceil(most);
     let mut split = Vec::with_capacity(parts);
     for left in (1..=parts).rev() {

@@ -1,21 +1,18 @@
 //! A node as a page of 4096 bytes.
 
 use super::{Damage, Key};
+use block::sealed::{Format, NotSealed};
 use block::{Buf, View};
-use simd::crc32c::crc32c;
-use std::ops::Range;
-use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::little_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-const MAGIC: [u8; 8] = *b"BLKYDPAG";
+const FORMAT: Format = Format::plain(*b"BLKYDPAG");
 const PAGE_BYTES: usize = 4096;
-const CHECKSUM: Range<usize> = 8..12;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Header {
-    magic: [u8; 8],
-    checksum: U32,
+    frame: [u8; 12],
     count: U16,
     level: u8,
     reserved: u8,
@@ -60,13 +57,13 @@ impl Page {
     ///
     /// *Panics*: with more entries than fit.
     pub(crate) fn emit(identity: PageIdentity, level: u8, entries: &[(Key, u64)]) -> Self {
+        assert!(!entries.is_empty(), "a node has entries");
         assert!(entries.len() <= ENTRIES_MAX, "a page holds at most {ENTRIES_MAX} entries");
         // Pages stay in a cache: they are storage, not buffers on their way.
         let mut bytes = Buf::resident(PAGE_BYTES);
         let count = entries.len() as u16;
         let header = Header {
-            magic: MAGIC,
-            checksum: 0.into(),
+            frame: [0; 12],
             count: count.into(),
             level,
             reserved: 0,
@@ -83,8 +80,7 @@ impl Page {
                 Entry { high: ((key.0 >> 64) as u64).into(), low: (key.0 as u64).into(), value: (*value).into() };
             place.copy_from_slice(entry.as_bytes());
         }
-        let checksum = crc32c(&bytes);
-        bytes[CHECKSUM].copy_from_slice(&checksum.to_le_bytes());
+        FORMAT.seal(&mut bytes);
         Self { bytes: bytes.freeze(), count, level }
     }
 
@@ -128,13 +124,10 @@ impl Entry {
 
 /// The page in `bytes`, and when it was written, if it is whole and the one that was meant.
 pub(crate) fn parse_page(bytes: View, family: [u8; 16], birth: u64, number: u64) -> Result<(Page, u64), Damage> {
-    let Ok((header, _)) = Header::ref_from_prefix(&bytes[..]) else { return Err(Damage("a page is cut short")) };
-    if bytes.len() != PAGE_BYTES || header.magic != MAGIC {
-        return Err(Damage("there is no page where one should be"));
-    }
-    if !crate::label::is_sealed(&bytes, header.checksum.get(), CHECKSUM) {
-        return Err(Damage("a page has a wrong checksum"));
-    }
+    let header = FORMAT.parse::<Header>(&bytes).map_err(|not| match not {
+        NotSealed::Damaged => Damage("a page has a wrong checksum"),
+        _ => Damage("there is no page where one should be"),
+    })?;
     if header.family != family || header.birth.get() != birth {
         return Err(Damage("a page belongs to another family"));
     }

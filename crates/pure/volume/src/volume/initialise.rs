@@ -3,7 +3,7 @@
 use super::Volume;
 use crate::layout::BLOCK_BYTES;
 use crate::map::SlabId;
-use block::{BlockDevice, Blocks, Extent, IoError, IoErrorKind, Lba, Stable, View, Written};
+use block::{BlockDevice, Blocks, IoError, IoErrorKind, Lba, Stable, View, Written};
 use smallvec::SmallVec;
 
 /// How many slabs are made ready at once where that costs only a discard.
@@ -17,22 +17,13 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         self.map.borrow().initialised()
     }
 
-    /// One more slab is ready to be written without delay; false when all are. For idle time.
-    ///
-    /// *Durability*: when it returns.
-    pub async fn initialise_next(&self) -> Result<bool, IoError> {
-        let _operation = self.enter(Extent::default())?;
-        let Some(slab) = self.map.borrow().first_uninitialised() else { return Ok(false) };
-        self.initialise(slab).await?;
-        Ok(true)
-    }
-
     /// The slab `id` holds what the volume wrote, or zeros, and the catalog says so; perhaps some after it, too.
     ///
     /// *Errors*: in the addresses of the group.
     pub(super) async fn initialise(&self, id: SlabId) -> Result<(), IoError> {
         let ahead = if self.geometry().discard_zeroes { AHEAD } else { 1 };
         let end = id.slab.saturating_add(ahead).min(self.map.borrow().slabs_beside(id));
+        assert!(id.slab < end, "a slab that is made ready is one of its segment");
         let _filling = self.filling.exclusive(number(id)..number(SlabId { slab: end, ..id })).await;
         let slabs: SmallVec<[SlabId; AHEAD as usize]> = {
             let map = self.map.borrow();
@@ -95,6 +86,8 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Volume<D, G> {
         let ((), change) = made.map_err(refused)?;
         self.shared.store.committed(change).await.map_err(refused)?;
         let mut map = self.map.borrow_mut();
+        let is_ready = slabs.iter().any(|&id| map.is_initialised(id));
+        assert!(!is_ready, "no slab is zeroed that a volume writes to");
         slabs.iter().for_each(|&id| map.set_initialised(id));
         Ok(())
     }

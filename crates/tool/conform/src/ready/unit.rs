@@ -20,37 +20,37 @@ pub(super) struct Unit {
 pub(super) struct Answer(pub Vec<u8>);
 
 impl Answer {
-    pub fn u8(&self, at: usize) -> u8 {
+    pub(super) fn u8(&self, at: usize) -> u8 {
         self.0.get(at).copied().unwrap_or(0)
     }
 
-    pub fn u16(&self, at: usize) -> u16 {
+    pub(super) fn u16(&self, at: usize) -> u16 {
         u16::from_be_bytes([0, 1].map(|n| self.u8(at + n)))
     }
 
-    pub fn u32(&self, at: usize) -> u32 {
+    pub(super) fn u32(&self, at: usize) -> u32 {
         u32::from_be_bytes([0, 1, 2, 3].map(|n| self.u8(at + n)))
     }
 
-    pub fn bit(&self, at: usize, bit: u8) -> bool {
+    pub(super) fn bit(&self, at: usize, bit: u8) -> bool {
         self.u8(at) >> bit & 1 != 0
     }
 }
 
 impl Unit {
-    pub fn of(session: Session, aim: &Aim, scratch: Option<u64>) -> Self {
+    pub(super) fn of(session: Session, aim: &Aim, scratch: Option<u64>) -> Self {
         Self { session, aim: aim.clone(), scratch }
     }
 
     /// Another session with the same unit, from another port of the initiator.
-    pub fn through_another_session(&self) -> Found<Self> {
+    pub(super) fn through_another_session(&self) -> Found<Self> {
         self.through(|isid| isid.0[5] ^= 0x5A)
     }
 
     /// A session of a port that nobody has registered: its ISID is random.
     ///
     /// *Source*: RFC 7143 §11.12.5 (qualifier 10b).
-    pub fn through_a_new_port(&self) -> Found<Self> {
+    pub(super) fn through_a_new_port(&self) -> Found<Self> {
         let random = random()?;
         self.through(|isid| isid.0[1..].copy_from_slice(&random[..5]))
     }
@@ -65,7 +65,7 @@ impl Unit {
     /// The answer to a command.
     ///
     /// *Errors*: it is refused.
-    pub fn ask(&mut self, name: &str, cdb: &[u8], bytes: u32) -> Found<Answer> {
+    pub(super) fn ask(&mut self, name: &str, cdb: &[u8], bytes: u32) -> Found<Answer> {
         let done = self.session.read(cdb, bytes)?;
         if done.status == 0 {
             return Ok(Answer(done.data));
@@ -78,22 +78,22 @@ impl Unit {
     }
 
     /// How a command ends that has this data for the unit.
-    pub fn send(&mut self, cdb: &[u8], data: &[u8]) -> Found<Done> {
+    pub(super) fn send(&mut self, cdb: &[u8], data: &[u8]) -> Found<Done> {
         send_whole(&mut self.session, cdb, data)
     }
 
     /// How a command ends for which no data goes either way.
-    pub fn end(&mut self, cdb: &[u8]) -> Found<Done> {
+    pub(super) fn end(&mut self, cdb: &[u8]) -> Found<Done> {
         self.session.read(cdb, 0)
     }
 
     /// Standard INQUIRY data.
-    pub fn inquiry(&mut self) -> Found<Answer> {
+    pub(super) fn inquiry(&mut self) -> Found<Answer> {
         self.ask("INQUIRY", &[0x12, 0, 0, 0, 96, 0], 96)
     }
 
     /// A page of vital product data.
-    pub fn vital(&mut self, page: u8) -> Found<Answer> {
+    pub(super) fn vital(&mut self, page: u8) -> Found<Answer> {
         let [high, low] = PAGE_BYTES.to_be_bytes();
         let answer = self.ask(&format!("page {page:02X}h"), &[0x12, 1, page, high, low, 0], PAGE_BYTES.into())?;
         if answer.u8(1) == page {
@@ -103,19 +103,19 @@ impl Unit {
     }
 
     /// READ CAPACITY (16).
-    pub fn capacity(&mut self) -> Found<Answer> {
+    pub(super) fn capacity(&mut self) -> Found<Answer> {
         self.ask("READ CAPACITY (16)", &[0x9E, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 0], 32)
     }
 
     /// Bytes of a logical block.
-    pub fn block_bytes(&mut self) -> Found<u32> {
+    pub(super) fn block_bytes(&mut self) -> Found<u32> {
         Ok(self.capacity()?.u32(8))
     }
 
     /// The unit says that it supports the operation.
     ///
     /// *Errors*: it says that it does not; or it does not say (REPORT SUPPORTED OPERATION CODES).
-    pub fn supports(&mut self, name: &str, code: u8, action: Option<u8>) -> Found {
+    pub(super) fn supports(&mut self, name: &str, code: u8, action: Option<u8>) -> Found {
         let how = if action.is_some() { 2 } else { 1 };
         let cdb = [0xA3, 0x0C, how, code, 0, action.unwrap_or(0), 0, 0, 0, 64, 0, 0];
         let answer = self
@@ -129,14 +129,14 @@ impl Unit {
     }
 
     /// A page of mode parameters, from its first byte on, and the header before it.
-    pub fn mode(&mut self, page: u8, subpage: u8) -> Found<(Answer, Answer)> {
+    pub(super) fn mode(&mut self, page: u8, subpage: u8) -> Found<(Answer, Answer)> {
         let answer = self.ask("MODE SENSE (6)", &[0x1A, 0x08, page, subpage, 252, 0], 252)?;
         let behind = answer.0.get(4 + usize::from(answer.u8(3))..).unwrap_or_default().to_vec();
         Ok((Answer(behind), answer))
     }
 
     /// PERSISTENT RESERVE IN.
-    pub fn reservations(&mut self, action: u8) -> Found<Answer> {
+    pub(super) fn reservations(&mut self, action: u8) -> Found<Answer> {
         let [high, low] = PAGE_BYTES.to_be_bytes();
         let cdb = [0x5E, action, 0, 0, 0, 0, 0, high, low, 0];
         self.ask("PERSISTENT RESERVE IN", &cdb, PAGE_BYTES.into())

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 /// A rule that a target breaks.
 #[derive(Clone, Copy)]
-pub struct Fault {
+pub(crate) struct Fault {
     pub name: &'static str,
     /// The check that must find it, and a part of what it must say.
     pub found_by: &'static str,
@@ -23,7 +23,7 @@ pub struct Fault {
 
 /// What a target says unasked.
 #[derive(Clone, Copy)]
-pub enum Says {
+pub(crate) enum Says {
     Nothing,
     /// Pings all the time.
     Pings(Pings),
@@ -37,7 +37,7 @@ pub enum Says {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Pings {
+pub(crate) enum Pings {
     /// Nobody has to answer.
     Unanswerable,
     Answerable,
@@ -49,29 +49,29 @@ pub enum Pings {
 
 impl Fault {
     /// The same, of a target that reads requests so, too.
-    pub const fn reading(self, plant: Plant) -> Self {
+    pub(crate) const fn reading(self, plant: Plant) -> Self {
         Self { request: Some(plant), ..self }
     }
 
     /// The same, of a target that says this unasked.
-    pub const fn saying(self, says: Says) -> Self {
+    pub(crate) const fn saying(self, says: Says) -> Self {
         Self { says, ..self }
     }
 
     /// The same, of a target that does not close connections.
-    pub const fn keeping_open(self) -> Self {
+    pub(crate) const fn keeping_open(self) -> Self {
         Self { keeps_open: true, ..self }
     }
 
-    pub const fn says_unasked(&self) -> bool {
+    pub(crate) const fn says_unasked(&self) -> bool {
         !matches!(self.says, Says::Nothing | Says::Pings(Pings::Unanswerable))
     }
 }
 
-pub type Plant = fn(&mut Pdu, &mut Seen) -> Deed;
+pub(crate) type Plant = fn(&mut Pdu, &mut Seen) -> Deed;
 
 /// What becomes of a PDU.
-pub enum Deed {
+pub(crate) enum Deed {
     Pass,
     /// It is lost, and its StatSN is given to the next one.
     Drop,
@@ -84,7 +84,7 @@ pub enum Deed {
 }
 
 impl Deed {
-    pub fn pdus(self, pdu: Pdu) -> Vec<Pdu> {
+    pub(crate) fn pdus(self, pdu: Pdu) -> Vec<Pdu> {
         match self {
             Self::Pass => vec![pdu],
             Self::Drop => Vec::new(),
@@ -97,7 +97,7 @@ impl Deed {
 
 /// What went over a connection so far.
 #[derive(Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Where the proxy listens.
     pub own: Option<SocketAddr>,
     pub digests: Digests,
@@ -120,16 +120,16 @@ pub struct Seen {
 
 impl Seen {
     /// Of a proxy that listens there.
-    pub fn behind(own: SocketAddr) -> Self {
+    pub(crate) fn behind(own: SocketAddr) -> Self {
         Self { own: Some(own), ..Self::default() }
     }
 
-    pub fn note(&mut self, command: &Pdu) {
+    pub(crate) fn note(&mut self, command: &Pdu) {
         let cdb = command.header[32..].try_into().expect("16 bytes");
         self.cdbs.insert(command.tag(), cdb);
     }
 
-    pub fn note_login(&mut self, response: &Pdu) {
+    pub(crate) fn note_login(&mut self, response: &Pdu) {
         let text = response.text();
         self.agreed.header |= text.contains("HeaderDigest=CRC32C");
         self.agreed.data |= text.contains("DataDigest=CRC32C");
@@ -140,24 +140,24 @@ impl Seen {
     }
 
     /// The CDB of the task that a PDU is about.
-    pub fn cdb(&self, pdu: &Pdu) -> [u8; 16] {
+    pub(crate) fn cdb(&self, pdu: &Pdu) -> [u8; 16] {
         self.cdbs.get(&pdu.tag()).copied().unwrap_or([0xff; 16])
     }
 
     /// True for a PDU of a task whose operation code this is.
-    pub fn is_of(&self, pdu: &Pdu, operation_code: u8) -> bool {
+    pub(crate) fn is_of(&self, pdu: &Pdu, operation_code: u8) -> bool {
         self.cdb(pdu)[0] == operation_code
     }
 
     /// Counts what is asked about: true for the one of this number, from zero on.
-    pub fn is_nth(&mut self, number: u32) -> bool {
+    pub(crate) fn is_nth(&mut self, number: u32) -> bool {
         self.count += 1;
         self.count == number + 1
     }
 }
 
 /// A target that answers so.
-pub const fn answer(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
+pub(crate) const fn answer(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
     Fault {
         name,
         found_by,
@@ -170,7 +170,7 @@ pub const fn answer(name: &'static str, found_by: &'static str, says: &'static s
 }
 
 /// A target that reads requests so.
-pub const fn request(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
+pub(crate) const fn request(name: &'static str, found_by: &'static str, says: &'static str, plant: Plant) -> Fault {
     Fault {
         name,
         found_by,
@@ -183,22 +183,22 @@ pub const fn request(name: &'static str, found_by: &'static str, says: &'static 
 }
 
 /// A target that does not close connections.
-pub const fn open(name: &'static str, found_by: &'static str, says: &'static str) -> Fault {
+pub(crate) const fn open(name: &'static str, found_by: &'static str, says: &'static str) -> Fault {
     Fault { name, found_by, says_that: says, request: None, answer: None, keeps_open: true, says: Says::Nothing }
 }
 
 /// A target that says something unasked.
-pub const fn unasked(name: &'static str, found_by: &'static str, says: &'static str, what: Says) -> Fault {
+pub(crate) const fn unasked(name: &'static str, found_by: &'static str, says: &'static str, what: Says) -> Fault {
     Fault { found_by, says_that: says, ..allowed(name, None) }.saying(what)
 }
 
 /// A target without fault, and one that does what no rule forbids.
-pub const fn allowed(name: &'static str, answer: Option<Plant>) -> Fault {
+pub(crate) const fn allowed(name: &'static str, answer: Option<Plant>) -> Fault {
     Fault { name, found_by: "", says_that: "", request: None, answer, keeps_open: false, says: Says::Nothing }
 }
 
 /// The fault, where `when` holds of a PDU.
-pub fn only(when: bool, change: impl FnOnce()) -> Deed {
+pub(crate) fn only(when: bool, change: impl FnOnce()) -> Deed {
     if when {
         change();
     }

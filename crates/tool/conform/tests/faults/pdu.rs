@@ -3,52 +3,52 @@
 use std::io::{Read, Result, Write};
 use std::net::TcpStream;
 
-pub const LOGIN_REQUEST: u8 = 0x03;
-pub const COMMAND: u8 = 0x01;
-pub const NOP_OUT: u8 = 0x00;
-pub const DATA_OUT: u8 = 0x05;
-pub const NOP_IN: u8 = 0x20;
-pub const RESPONSE: u8 = 0x21;
-pub const TASK_RESPONSE: u8 = 0x22;
-pub const LOGIN_RESPONSE: u8 = 0x23;
-pub const TEXT_RESPONSE: u8 = 0x24;
-pub const DATA_IN: u8 = 0x25;
-pub const LOGOUT_RESPONSE: u8 = 0x26;
-pub const R2T: u8 = 0x31;
-pub const ASYNC: u8 = 0x32;
-pub const REJECT: u8 = 0x3f;
+pub(crate) const LOGIN_REQUEST: u8 = 0x03;
+pub(crate) const COMMAND: u8 = 0x01;
+pub(crate) const NOP_OUT: u8 = 0x00;
+pub(crate) const DATA_OUT: u8 = 0x05;
+pub(crate) const NOP_IN: u8 = 0x20;
+pub(crate) const RESPONSE: u8 = 0x21;
+pub(crate) const TASK_RESPONSE: u8 = 0x22;
+pub(crate) const LOGIN_RESPONSE: u8 = 0x23;
+pub(crate) const TEXT_RESPONSE: u8 = 0x24;
+pub(crate) const DATA_IN: u8 = 0x25;
+pub(crate) const LOGOUT_RESPONSE: u8 = 0x26;
+pub(crate) const R2T: u8 = 0x31;
+pub(crate) const ASYNC: u8 = 0x32;
+pub(crate) const REJECT: u8 = 0x3f;
 
 /// Where numbers stand in a header.
-pub const TAG: usize = 16;
-pub const TRANSFER_TAG: usize = 20;
-pub const STAT_SN: usize = 24;
+pub(crate) const TAG: usize = 16;
+pub(crate) const TRANSFER_TAG: usize = 20;
+pub(crate) const STAT_SN: usize = 24;
 /// CmdSN of a request.
-pub const CMD_SN: usize = 24;
-pub const EXP_STAT_SN: usize = 28;
-pub const EXP_CMD_SN: usize = 28;
-pub const MAX_CMD_SN: usize = 32;
+pub(crate) const CMD_SN: usize = 24;
+pub(crate) const EXP_STAT_SN: usize = 28;
+pub(crate) const EXP_CMD_SN: usize = 28;
+pub(crate) const MAX_CMD_SN: usize = 32;
 /// DataSN, R2TSN and ExpDataSN.
-pub const DATA_SN: usize = 36;
-pub const OFFSET: usize = 40;
+pub(crate) const DATA_SN: usize = 36;
+pub(crate) const OFFSET: usize = 40;
 /// Residual Count of an answer, Desired Data Transfer Length of an R2T.
-pub const COUNT: usize = 44;
+pub(crate) const COUNT: usize = 44;
 
 /// F of every PDU, and S of a Data-In.
-pub const FINAL: u8 = 0x80;
-pub const STATUS: u8 = 0x01;
-pub const OVERFLOW: u8 = 0x04;
-pub const UNDERFLOW: u8 = 0x02;
+pub(crate) const FINAL: u8 = 0x80;
+pub(crate) const STATUS: u8 = 0x01;
+pub(crate) const OVERFLOW: u8 = 0x04;
+pub(crate) const UNDERFLOW: u8 = 0x02;
 
 /// Which digests PDUs carry.
 #[derive(Clone, Copy, Default)]
-pub struct Digests {
+pub(crate) struct Digests {
     pub header: bool,
     pub data: bool,
 }
 
 /// Header, additional headers and data; digests are made when it is sent.
 #[derive(Clone)]
-pub struct Pdu {
+pub(crate) struct Pdu {
     pub header: [u8; 48],
     pub ahs: Vec<u8>,
     pub data: Vec<u8>,
@@ -59,40 +59,40 @@ pub struct Pdu {
 
 impl Pdu {
     /// A header of this opcode and nothing else.
-    pub fn blank(opcode: u8) -> Self {
+    pub(crate) fn blank(opcode: u8) -> Self {
         let mut header = [0; 48];
         header[0] = opcode;
         Self { header, ahs: Vec::new(), data: Vec::new(), is_header_damaged: false, is_data_damaged: false }
     }
 
-    pub fn opcode(&self) -> u8 {
+    pub(crate) fn opcode(&self) -> u8 {
         self.header[0] & 0x3f
     }
 
-    pub fn word(&self, at: usize) -> u32 {
+    pub(crate) fn word(&self, at: usize) -> u32 {
         u32::from_be_bytes([0, 1, 2, 3].map(|n| self.header[at + n]))
     }
 
-    pub fn put(&mut self, at: usize, word: u32) {
+    pub(crate) fn put(&mut self, at: usize, word: u32) {
         self.header[at..at + 4].copy_from_slice(&word.to_be_bytes());
     }
 
     /// The number at `at` is `by` more.
-    pub fn add(&mut self, at: usize, by: u32) {
+    pub(crate) fn add(&mut self, at: usize, by: u32) {
         self.put(at, self.word(at).wrapping_add(by));
     }
 
-    pub fn tag(&self) -> u32 {
+    pub(crate) fn tag(&self) -> u32 {
         self.word(TAG)
     }
 
     /// True for the end of a command: a SCSI Response, or a Data-In with S.
-    pub fn ends(&self) -> bool {
+    pub(crate) fn ends(&self) -> bool {
         self.opcode() == RESPONSE || (self.opcode() == DATA_IN && self.header[1] & STATUS != 0)
     }
 
     /// True when it takes a StatSN.
-    pub fn is_counted(&self) -> bool {
+    pub(crate) fn is_counted(&self) -> bool {
         match self.opcode() {
             DATA_IN => self.header[1] & STATUS != 0,
             R2T => false,
@@ -102,7 +102,7 @@ impl Pdu {
     }
 
     /// Key, code and qualifier of fixed or descriptor sense data in a SCSI Response.
-    pub fn sense(&self) -> Option<(u8, u8, u8)> {
+    pub(crate) fn sense(&self) -> Option<(u8, u8, u8)> {
         let sense = self.data.get(2..).filter(|_| self.opcode() == RESPONSE && self.header[3] == 2)?;
         match sense.first()? & 0x7f {
             0x70 => Some((sense.get(2)? & 0x0f, *sense.get(12)?, *sense.get(13)?)),
@@ -111,7 +111,7 @@ impl Pdu {
     }
 
     /// The sense data has this code and qualifier.
-    pub fn set_sense(&mut self, key: u8, code: u8, qualifier: u8) {
+    pub(crate) fn set_sense(&mut self, key: u8, code: u8, qualifier: u8) {
         let at = if self.data[2] & 0x7f == 0x70 { [4, 14, 15] } else { [3, 4, 5] };
         for (at, value) in at.into_iter().zip([key, code, qualifier]) {
             self.data[at] = value;
@@ -119,22 +119,22 @@ impl Pdu {
     }
 
     /// A SCSI Response with this status and neither sense nor residual.
-    pub fn set_status(&mut self, status: u8) {
+    pub(crate) fn set_status(&mut self, status: u8) {
         self.header[3] = status;
         self.data.clear();
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.data).into_owned()
     }
 
     /// Text with `from` has `to` instead.
-    pub fn replace(&mut self, from: &str, to: &str) {
+    pub(crate) fn replace(&mut self, from: &str, to: &str) {
         self.data = self.text().replace(from, to).into_bytes();
     }
 
     /// Reads a PDU: none at the end of the connection; or, where more than a MiB is to follow, its header alone.
-    pub fn read(stream: &mut TcpStream, digests: impl Fn() -> Digests) -> Result<Option<(Self, bool)>> {
+    pub(crate) fn read(stream: &mut TcpStream, digests: impl Fn() -> Digests) -> Result<Option<(Self, bool)>> {
         let mut pdu = Self::blank(0);
         if stream.read(&mut pdu.header[..1])? == 0 {
             return Ok(None);
@@ -160,7 +160,7 @@ impl Pdu {
     }
 
     /// Its bytes, with digests that are right but for the damage.
-    pub fn write(&self, stream: &mut impl Write, digests: Digests) -> Result<()> {
+    pub(crate) fn write(&self, stream: &mut impl Write, digests: Digests) -> Result<()> {
         let mut header = self.header;
         header[4..8].copy_from_slice(&((self.ahs.len() as u32 / 4) << 24 | self.data.len() as u32).to_be_bytes());
         let mut bytes = [&header[..], &self.ahs].concat();

@@ -17,7 +17,7 @@ const PING: u32 = 0x70_69_6e_67;
 const LOGOUT_REQUESTED: u8 = 1;
 
 /// Where it listens; it passes connections on to `target` until the process ends.
-pub fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
+pub(crate) fn start(target: SocketAddr, fault: Fault) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("it has an address");
     thread::spawn(move || {

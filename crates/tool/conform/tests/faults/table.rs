@@ -12,10 +12,10 @@ mod writes;
 use crate::fault::{Deed, Seen, only};
 use crate::fault::{Fault, allowed};
 use crate::pdu::{DATA_IN, DATA_SN, FINAL, MAX_CMD_SN, Pdu, RESPONSE, STAT_SN, STATUS, TAG};
-pub use unasked::SOUND as UNASKED;
+pub(crate) use unasked::SOUND as UNASKED;
 
 /// Every fault that is planted.
-pub fn faults() -> impl Iterator<Item = &'static Fault> {
+pub(crate) fn faults() -> impl Iterator<Item = &'static Fault> {
     let tables = [
         login::FAULTS,
         numbers::FAULTS,
@@ -30,7 +30,7 @@ pub fn faults() -> impl Iterator<Item = &'static Fault> {
 }
 
 /// What is no fault: no check may report it.
-pub const ALLOWED: &[Fault] = &[
+pub(crate) const ALLOWED: &[Fault] = &[
     allowed("nothing", None),
     allowed(
         "the status of a read apart from its data",
@@ -61,7 +61,7 @@ pub const ALLOWED: &[Fault] = &[
 ];
 
 /// A read's status in a SCSI Response behind its data, whose ExpDataSN is so much too high.
-pub fn apart(pdu: &mut Pdu, too_high: u32) -> Deed {
+pub(crate) fn apart(pdu: &mut Pdu, too_high: u32) -> Deed {
     if pdu.opcode() != DATA_IN || !pdu.ends() {
         return Deed::Pass;
     }
@@ -81,7 +81,7 @@ pub fn apart(pdu: &mut Pdu, too_high: u32) -> Deed {
 }
 
 /// How often a fault may be met before it is planted: in all but the first PDU of a session.
-pub fn is_later(seen: &mut Seen) -> bool {
+pub(crate) fn is_later(seen: &mut Seen) -> bool {
     seen.count += 1;
     seen.count > 1
 }

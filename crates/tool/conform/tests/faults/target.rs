@@ -12,12 +12,12 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc;
 use uring::{Options, Uring, spawn_shard};
 
-pub const IQN: &str = "iqn.2026-11.io.blockyard:faults";
+pub(crate) const IQN: &str = "iqn.2026-11.io.blockyard:faults";
 /// Enough for reads of 64 KiB.
 const VOLUME_BYTES: u64 = 1 << 20;
 
 /// A target with so many units, from LUN 0 on, until the process ends; returns where it listens.
-pub fn start(luns: u16) -> SocketAddr {
+pub(crate) fn start(luns: u16) -> SocketAddr {
     let (tell, told) = mpsc::channel();
     let limits = Limits::of(Budget { shards: 1, buffer_bytes: 256 << 20, cache_bytes: 1 << 20 });
     let ticket = tickets::<Uring>(limits, &StreamOptions::default()).pop().expect("a ticket for each shard");

@@ -47,16 +47,16 @@ struct Piece {
 }
 
 impl<W: World> Session<W> {
-    pub async fn connect(world: &W, address: SocketAddr, bytes: u64) -> Result<Self> {
+    pub(super) async fn connect(world: &W, address: SocketAddr, bytes: u64) -> Result<Self> {
         let stream = world.connect(address, StreamOptions::default()).await;
         Ok(Self { stream: stream.with_context(|| format!("no connection to {address}"))?, bytes })
     }
 
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub async fn drive(&self, world: &W, source: &mut Source) -> Result<u64> {
+    pub(super) async fn drive(&self, world: &W, source: &mut Source) -> Result<u64> {
         let mut speaker = Speaker {
             under_way: VecDeque::new(),
             headers: Vec::new(),

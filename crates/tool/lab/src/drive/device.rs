@@ -14,12 +14,15 @@ pub(super) const BLOCK_BYTES: u32 = 512;
 const ZEROS_BYTES: usize = 1 << 20;
 
 /// Opens each of `paths`.
-pub(super) fn open<W: World>(world: &W, paths: &[String]) -> Result<Vec<Rc<W::Disk>>> {
+pub(super) async fn open<W: World>(world: &W, paths: &[String]) -> Result<Vec<Rc<W::Disk>>> {
     ensure!(!paths.is_empty(), "no device is named");
     let options = DiskOptions { block_bytes: BLOCK_BYTES, read_only: false };
-    let open =
-        |path: &String| Ok(Rc::new(world.open_disk(path, options).with_context(|| format!("cannot open {path}"))?));
-    paths.iter().map(open).collect()
+    let mut disks = Vec::new();
+    for path in paths {
+        let disk = world.open_disk(path, options).await;
+        disks.push(Rc::new(disk.with_context(|| format!("cannot open {path}"))?));
+    }
+    Ok(disks)
 }
 
 /// Bytes of the device.

@@ -88,7 +88,7 @@ pub(super) struct Speaker {
 
 impl<W: World> Session<W> {
     /// Logs in where `login` says, and where that sends us.
-    pub async fn log_in(world: &W, login: &Login) -> Result<Self> {
+    pub(super) async fn log_in(world: &W, login: &Login) -> Result<Self> {
         let Entered { stream, machine, negotiated, portal } = initiator::log_in(world, &login.of_session()?).await?;
         let lun = Lun(scsi::Lun::of(login.lun).0);
         let speaker = Speaker { machine, lun, block_bytes: 0, under_way: Vec::new() };
@@ -147,7 +147,7 @@ impl<W: World> Session<W> {
     }
 
     /// A command alone, from its beginning to its end.
-    pub async fn execute(&mut self, world: &W, cdb: [u8; 16], data_in: DataIn) -> Result<Completion> {
+    pub(super) async fn execute(&mut self, world: &W, cdb: [u8; 16], data_in: DataIn) -> Result<Completion> {
         let (cdb, attribute) = (SmallVec::from_buf(cdb), TaskAttribute::Simple);
         let command = Command { lun: self.speaker.lun, cdb, attribute, data_out: None, data_in };
         self.speaker.machine.submit(command).ok().context("the session takes no command")?;
@@ -162,17 +162,17 @@ impl<W: World> Session<W> {
     }
 
     /// Bytes of a block.
-    pub fn block_bytes(&self) -> u32 {
+    pub(super) fn block_bytes(&self) -> u32 {
         self.speaker.block_bytes
     }
 
     /// Bytes of the unit.
-    pub fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.blocks * u64::from(self.speaker.block_bytes)
     }
 
     /// The `len` bytes from `from` on, in pieces that every target takes.
-    pub async fn read(&mut self, world: &W, from: u64, len: u64) -> Result<Vec<u8>> {
+    pub(super) async fn read(&mut self, world: &W, from: u64, len: u64) -> Result<Vec<u8>> {
         const PIECE_BYTES: u64 = 64 << 10;
         let mut all = Vec::new();
         while (all.len() as u64) < len {
@@ -189,14 +189,14 @@ impl<W: World> Session<W> {
     }
 
     /// Carries the commands of `source`.
-    pub async fn drive(&mut self, world: &W, source: &mut Source) -> Result<u64> {
+    pub(super) async fn drive(&mut self, world: &W, source: &mut Source) -> Result<u64> {
         let first = Line { stream: &self.stream, carrier: &mut self.speaker };
         let others = self.others.iter_mut().map(|line| Line { stream: &line.stream, carrier: &mut line.carrier });
         carry::<W, _>(world, &mut std::iter::once(first).chain(others).collect::<Vec<_>>(), source).await
     }
 
     /// The session has ended as sessions should.
-    pub async fn log_out(mut self, world: &W) -> Result<()> {
+    pub(super) async fn log_out(mut self, world: &W) -> Result<()> {
         self.speaker.machine.logout();
         let until = world.now() + ANSWER_LIMIT;
         while !self.speaker.machine.is_closed() && world.now() < until {

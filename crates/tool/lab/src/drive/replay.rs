@@ -30,7 +30,7 @@ pub async fn replay<W: World>(world: &W, mut plan: Plan, way: &Way, how: Replayi
     if let Pace::Recorded { speed } = how.pace {
         ensure!(speed > 0.0 && speed.is_finite(), "a recording does not pass {speed} times as fast");
     }
-    let ends = Ends::of(world, way)?;
+    let ends = Ends::of(world, way).await?;
     let mut unit = ends.open_one(world, 0, true).await?;
     plan.fit(Fit { bytes: unit.bytes(), block_bytes: unit.block_bytes(), wrap: how.wrap })?;
     let guards = plan.writes() && !how.overwrite;

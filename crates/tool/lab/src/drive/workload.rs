@@ -21,20 +21,20 @@ pub(super) struct Workload {
 
 impl Workloads {
     /// The point's own, and the one beside it where there is one.
-    pub fn of(point: &Point) -> Self {
+    pub(super) fn of(point: &Point) -> Self {
         let workload = |point, first| Workload { point, tallies: Rc::default(), first };
         let beside = point.neighbour().map(|neighbour| workload(neighbour, point.own_sessions()));
         Self { own: workload(point.clone(), 0), beside }
     }
 
     /// Which load session `index` of all is of, and its share of that, where all are dealt over `units`.
-    pub fn share(&self, index: u32, units: u32) -> Option<(&Workload, Share)> {
+    pub(super) fn share(&self, index: u32, units: u32) -> Option<(&Workload, Share)> {
         let mut workloads = std::iter::once(&self.own).chain(&self.beside);
         workloads.find_map(|workload| Some((workload, workload.share(index, units)?)))
     }
 
     /// What was measured within `window`: the meter's part is `metered`, and so many commands of each of the `sessions` counted.
-    pub fn sample(&self, window: Window, metered: Sample, mut sessions: Vec<u64>) -> Sample {
+    pub(super) fn sample(&self, window: Window, metered: Sample, mut sessions: Vec<u64>) -> Sample {
         let tallies = self.own.tallies.borrow();
         let (reads, writes) = tallies.finish();
         let beside = self.beside.as_ref().map(|beside| {

@@ -7,7 +7,7 @@ use crate::run::Machine;
 use model::WritePolicy;
 
 /// What to try, the likeliest first.
-pub fn of(limit: &Limit, figures: &Figures<'_>, machine: &Machine) -> Vec<String> {
+pub(super) fn of(limit: &Limit, figures: &Figures<'_>, machine: &Machine) -> Vec<String> {
     let point = figures.point;
     let mut change = Vec::new();
     let mut say = |sentence: &str| change.push(sentence.to_owned());

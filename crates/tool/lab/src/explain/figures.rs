@@ -13,7 +13,7 @@ const OTHERS: f64 = 0.25;
 const RUNNABLE: f64 = 0.85;
 
 /// How much of something was used.
-pub struct Use {
+pub(super) struct Use {
     pub limit: Limit,
     /// From 0 to 1.
     pub part: f64,
@@ -22,14 +22,14 @@ pub struct Use {
 }
 
 /// How much of their busy time the sockets of one end waited.
-pub struct End {
+pub(super) struct End {
     pub server: bool,
     pub window: f64,
     pub buffer: f64,
 }
 
 /// What is known of a sample with commands and meters.
-pub struct Figures<'a> {
+pub(super) struct Figures<'a> {
     pub point: &'a Point,
     pub sample: &'a Sample,
     seen: &'a Seen,
@@ -51,14 +51,14 @@ pub struct Figures<'a> {
 }
 
 impl Use {
-    pub fn is_cpu(&self) -> bool {
+    pub(super) fn is_cpu(&self) -> bool {
         matches!(self.limit, Limit::Initiator | Limit::Thread { .. } | Limit::Core { .. } | Limit::Others)
     }
 }
 
 impl<'a> Figures<'a> {
     /// Nothing where no command ended well or nothing was metered.
-    pub fn of(point: &'a Point, sample: &'a Sample) -> Option<Self> {
+    pub(super) fn of(point: &'a Point, sample: &'a Sample) -> Option<Self> {
         let seen = sample.seen.as_ref()?;
         let (iops, latency) = (sample.iops(), sample.latency().mean()? / 1e9);
         let depth = f64::from(point.depths().iter().sum::<u32>());
@@ -92,12 +92,12 @@ impl<'a> Figures<'a> {
     }
 
     /// What is used most of what `of` holds for.
-    pub fn fullest(&self, of: impl Fn(&Use) -> bool) -> Option<&Use> {
+    pub(super) fn fullest(&self, of: impl Fn(&Use) -> bool) -> Option<&Use> {
         self.uses.iter().filter(|used| of(used)).max_by(|one, other| one.part.total_cmp(&other.part))
     }
 
     /// The fullest of each kind, in words.
-    pub fn nearest(&self) -> Vec<String> {
+    pub(super) fn nearest(&self) -> Vec<String> {
         let kinds: [fn(&Use) -> bool; 3] = [
             |used| used.limit == Limit::Initiator,
             |used| used.is_cpu() && used.limit != Limit::Initiator,
@@ -107,7 +107,7 @@ impl<'a> Figures<'a> {
     }
 
     /// What one command costs who is full.
-    pub fn cost_of(&self, limit: &Limit) -> Option<String> {
+    pub(super) fn cost_of(&self, limit: &Limit) -> Option<String> {
         match limit {
             Limit::Initiator => Some(format!("a command costs the initiator {:.1} µs of CPU", self.sample.client_us())),
             Limit::Thread { .. } | Limit::Core { .. } => {
@@ -118,7 +118,7 @@ impl<'a> Figures<'a> {
     }
 
     /// How much of a command's time its members take, one after the other.
-    pub fn below(&self) -> Option<String> {
+    pub(super) fn below(&self) -> Option<String> {
         let members: Vec<&Disk> = self.seen.disks.iter().filter(|disk| disk.member && disk.operations() > 0).collect();
         let (operations, waited) = members.iter().fold((0, 0.0), |(operations, waited), disk| {
             (operations + disk.operations(), waited + disk.waited_seconds)
@@ -130,31 +130,31 @@ impl<'a> Figures<'a> {
     }
 
     /// What a write costs the members, in words.
-    pub fn per_write(&self) -> Option<String> {
+    pub(super) fn per_write(&self) -> Option<String> {
         self.operations_per_write
             .map(|operations| format!("each write of a host makes {operations:.1} operations of members"))
     }
 
     /// Operations under way at once on the disk with this name.
-    pub fn at_once(&self, name: &str) -> Option<f64> {
+    pub(super) fn at_once(&self, name: &str) -> Option<f64> {
         self.seen.disks.iter().find(|disk| disk.name == name).map(Disk::at_once)
     }
 
     /// What another load did meanwhile.
-    pub fn beside(&self) -> Option<String> {
+    pub(super) fn beside(&self) -> Option<String> {
         let (beside, iops) = (self.sample.beside.as_ref()?, self.sample.beside_iops()?);
         let latency = beside.latency.mean().map_or(String::new(), |nanos| format!(", {} each", time(nanos / 1e9)));
         Some(format!("another load had {iops:.0} commands a second beside it{latency}"))
     }
 
-    pub fn errors(&self) -> Option<String> {
+    pub(super) fn errors(&self) -> Option<String> {
         let Sample { reads, writes, beside, .. } = self.sample;
         let errors: u64 = [reads, writes].into_iter().chain(beside).map(|tally| tally.errors).sum();
         (errors > 0).then(|| format!("{errors} commands ended otherwise than well, and are not in the figures"))
     }
 
     /// Who else ran, where threads waited for a core meanwhile.
-    pub fn disturbed(&self) -> Option<String> {
+    pub(super) fn disturbed(&self) -> Option<String> {
         let others = others(self.seen) / self.sample.seconds;
         let mut threads = self.seen.threads.iter().chain(&self.seen.load);
         let waited = threads.any(|thread| thread.queued_seconds > 0.1 * self.sample.seconds);
@@ -164,14 +164,14 @@ impl<'a> Figures<'a> {
     }
 
     /// The hypervisor took part of the machine away.
-    pub fn stolen(&self) -> Option<String> {
+    pub(super) fn stolen(&self) -> Option<String> {
         let stolen: f64 = self.seen.cores.iter().map(|core| core.stolen_seconds).fold(0.0, f64::max);
         let part = stolen / self.sample.seconds;
         (part >= 0.05).then(|| format!("the hypervisor took {:.0} % of a core away meanwhile", part * 100.0))
     }
 
     /// How much more there would be until the fullest is full.
-    pub fn headroom(&self) -> Option<f64> {
+    pub(super) fn headroom(&self) -> Option<f64> {
         self.fullest(|_| true)
             .map(|fullest| fullest.part)
             .filter(|part| (0.05..SLACK).contains(part))
@@ -180,7 +180,7 @@ impl<'a> Figures<'a> {
 }
 
 /// Who hardly ran at all, for want of a core.
-pub fn starved(sample: &Sample) -> Vec<String> {
+pub(super) fn starved(sample: &Sample) -> Vec<String> {
     let Some(seen) = &sample.seen else { return Vec::new() };
     let mut threads =
         seen.load.iter().chain(&seen.threads).filter(|thread| thread.queued_seconds > 0.5 * sample.seconds);
@@ -192,7 +192,7 @@ pub fn starved(sample: &Sample) -> Vec<String> {
 }
 
 /// What no meter saw.
-pub fn unseen(point: &Point, sample: &Sample) -> Vec<String> {
+pub(super) fn unseen(point: &Point, sample: &Sample) -> Vec<String> {
     let Some(seen) = &sample.seen else { return Vec::new() };
     let mut unseen = Vec::new();
     if sample.server.is_none() && point.peer == Peer::Given {
@@ -308,6 +308,6 @@ fn operations_per_write(point: &Point, sample: &Sample, seen: &Seen) -> Option<f
 }
 
 /// A time in its unit.
-pub fn time(seconds: f64) -> String {
+pub(super) fn time(seconds: f64) -> String {
     if seconds >= 0.001 { format!("{:.2} ms", seconds * 1e3) } else { format!("{:.0} µs", seconds * 1e6) }
 }

@@ -52,7 +52,7 @@ impl Proof {
 }
 
 /// The floors of a read's blocks when it began.
-pub type Floors = Vec<u32>;
+pub(super) type Floors = Vec<u32>;
 
 impl Ledger {
     /// The ledger of a unit of so many bytes, whatever it holds now.

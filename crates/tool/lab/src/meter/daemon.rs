@@ -12,7 +12,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// The members of the pools of one daemon at a moment.
 #[derive(Debug)]
-pub struct Members {
+pub(super) struct Members {
     at: Instant,
     disks: BTreeMap<String, Disk>,
 }
@@ -25,7 +25,7 @@ struct Answer {
 /// Asks the daemon behind `door`, its socket; `prefix` goes before the names of its disks.
 ///
 /// *Errors*: it does not answer, or not in a form that this build knows.
-pub fn read(door: &Path, prefix: &str) -> Result<Members> {
+pub(super) fn read(door: &Path, prefix: &str) -> Result<Members> {
     let body = http_client::get(door, "/api/v1/disks", ANSWER_LIMIT)
         .with_context(|| format!("the daemon at {} does not tell of its disks", door.display()))?;
     let at = Instant::now();
@@ -48,7 +48,7 @@ pub fn read(door: &Path, prefix: &str) -> Result<Members> {
 
 impl Members {
     /// What they did since `before`.
-    pub fn since(&self, before: &Self) -> Vec<Disk> {
+    pub(super) fn since(&self, before: &Self) -> Vec<Disk> {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
         let grown = |(name, now): (&String, &Disk)| Some(super::kernel::grown(now, before.disks.get(name)?, seconds));
         self.disks.iter().filter_map(grown).collect()

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 /// Counters as they stand at a moment.
 #[derive(Clone, Debug)]
-pub struct Counters {
+pub(super) struct Counters {
     at: Instant,
     /// By process and thread.
     threads: BTreeMap<(u32, u32), Thread>,
@@ -19,7 +19,7 @@ pub struct Counters {
 
 impl Counters {
     /// The present ones, of the threads of `servers` and of the thread that asks.
-    pub fn read(servers: &[u32]) -> Self {
+    pub(super) fn read(servers: &[u32]) -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let threads = (0..).zip(servers).flat_map(|(process, &pid)| threads_of(process, pid));
         let is_whole = |name: &str| fs::exists(format!("/sys/block/{name}")).unwrap_or(false);
@@ -36,7 +36,7 @@ impl Counters {
     }
 
     /// What happened since `before`; disks that were idle are left out.
-    pub fn since(&self, before: &Self) -> Seen {
+    pub(super) fn since(&self, before: &Self) -> Seen {
         let seconds = self.at.duration_since(before.at).as_secs_f64();
         let threads = self.threads.iter().map(|(key, now)| spent(now, before.threads.get(key)));
         let load = self.load.as_ref().map(|now| spent(now, before.load.as_ref()));
@@ -69,7 +69,7 @@ impl Counters {
 }
 
 /// What a disk did from `then` to `now`, in `seconds`.
-pub fn grown(now: &Disk, then: &Disk, seconds: f64) -> Disk {
+pub(super) fn grown(now: &Disk, then: &Disk, seconds: f64) -> Disk {
     Disk {
         name: now.name.clone(),
         member: now.member,

@@ -24,12 +24,12 @@ const WINDOW_US: usize = 176;
 const BUFFER_US: usize = 184;
 
 /// Counters of one end of a connection since it was made; its own port, and the other end's.
-pub type Ends = BTreeMap<(u16, u16), Sockets>;
+pub(super) type Ends = BTreeMap<(u16, u16), Sockets>;
 
 /// Both ends, as far as they are here, of the established connections of the portals with these ports.
 ///
 /// *Errors*: the kernel does not tell.
-pub fn read(ports: &BTreeSet<u16>) -> io::Result<Ends> {
+pub(super) fn read(ports: &BTreeSet<u16>) -> io::Result<Ends> {
     let socket =
         socket_with(AddressFamily::NETLINK, SocketType::DGRAM, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
     let mut ends = Ends::new();
@@ -41,7 +41,7 @@ pub fn read(ports: &BTreeSet<u16>) -> io::Result<Ends> {
 }
 
 /// Both ends' sums of what happened between two readings, the client's first.
-pub fn since(now: &Ends, before: &Ends) -> Vec<Sockets> {
+pub(super) fn since(now: &Ends, before: &Ends) -> Vec<Sockets> {
     let sum = |server: bool| {
         let of_side = now.iter().filter(|(_, end)| end.server == server);
         of_side.fold(Sockets { server, ..Sockets::default() }, |sum, (key, end)| {

@@ -8,7 +8,7 @@ use model::Size;
 use std::collections::BTreeMap;
 
 /// A figure with its values.
-pub struct Chart<'a> {
+pub(super) struct Chart<'a> {
     /// What the scenario asks for.
     pub figure: &'a Figure,
     /// What lies along the bottom.
@@ -24,7 +24,7 @@ pub struct Chart<'a> {
 }
 
 /// The axis along the bottom.
-pub struct Bottom {
+pub(super) struct Bottom {
     /// What it counts.
     pub title: String,
     /// The labels, in their order.
@@ -50,14 +50,14 @@ impl Bottom {
     }
 
     /// The axis of numbers, where it is one; the paper's lie on it too.
-    pub fn scale(&self) -> Option<Scale> {
+    pub(super) fn scale(&self) -> Option<Scale> {
         let all = self.numbers.as_ref()?.iter().chain(&self.beside).copied();
         Some(if self.log { Scale::log(all) } else { Scale::linear(all) })
     }
 }
 
 /// One line: points that differ only along the bottom.
-pub struct Series<'a> {
+pub(super) struct Series<'a> {
     /// The labels of the other axes that are not everywhere the same.
     pub name: String,
     /// All labels of the other axes.
@@ -69,7 +69,7 @@ pub struct Series<'a> {
 }
 
 /// The values of one measure.
-pub struct Panel<'a> {
+pub(super) struct Panel<'a> {
     /// Which.
     pub measure: Measure,
     /// Of each series above each label.
@@ -80,7 +80,7 @@ pub struct Panel<'a> {
 
 /// What the rounds of a point gave.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub(super) struct Spread {
     /// The least.
     pub low: f64,
     /// The median.
@@ -92,7 +92,7 @@ pub struct Spread {
 }
 
 /// A paper's value.
-pub struct Mark<'a> {
+pub(super) struct Mark<'a> {
     /// What it is called on the drawing; several letters where several values lie at one place.
     pub letters: String,
     /// In the measure's unit.
@@ -103,7 +103,7 @@ pub struct Mark<'a> {
 
 impl<'a> Chart<'a> {
     /// A figure of a run.
-    pub fn of(run: &'a Run, figure: &'a Figure, papers: &'a Papers) -> Self {
+    pub(super) fn of(run: &'a Run, figure: &'a Figure, papers: &'a Papers) -> Self {
         let shown: Vec<&Measured> = run.points.iter().filter(|one| figure.shows(&one.labels)).collect();
         let labels =
             run.scenario.axes.iter().find(|axis| axis.name == figure.x).map(|axis| axis.labels()).unwrap_or_default();
@@ -139,7 +139,7 @@ impl<'a> Series<'a> {
     }
 
     /// The latencies of all rounds above a label.
-    pub fn latency(&self, label: usize) -> Option<Latency> {
+    pub(super) fn latency(&self, label: usize) -> Option<Latency> {
         let samples = &self.points[label]?.samples;
         samples.iter().map(|sample| sample.latency()).reduce(|all, one| all.with(&one))
     }
@@ -181,7 +181,7 @@ impl<'a> Panel<'a> {
     }
 
     /// Everything that must fit on its axis.
-    pub fn extent(&self) -> impl Iterator<Item = f64> + Clone {
+    pub(super) fn extent(&self) -> impl Iterator<Item = f64> + Clone {
         let ours = self.values.iter().flatten().flatten().flat_map(|spread| [spread.low, spread.high]);
         ours.chain(self.marks.iter().map(|mark| mark.value))
     }
@@ -196,7 +196,7 @@ impl Spread {
 }
 
 /// The number that a label is: plain, or a size.
-pub fn quantity(label: &str) -> Option<f64> {
+pub(super) fn quantity(label: &str) -> Option<f64> {
     let size = || label.parse::<Size>().ok().map(|size| size.bytes() as f64);
     label.parse::<f64>().ok().filter(|number| number.is_finite()).or_else(size)
 }

@@ -5,7 +5,7 @@ use crate::run::Run;
 use csv::{Terminator, WriterBuilder};
 
 /// A line for each point and round: the labels, the round, what was counted, and every measure in its unit.
-pub fn samples(run: &Run) -> String {
+pub(super) fn samples(run: &Run) -> String {
     let axes: Vec<&str> = run.scenario.axes.iter().map(|axis| axis.name.as_str()).collect();
     let counted = ["round", "seconds", "reads", "read bytes", "read errors", "writes", "written bytes", "write errors"];
     let measures = Measure::ALL.map(|measure| match measure.unit() {

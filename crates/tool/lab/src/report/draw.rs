@@ -11,7 +11,7 @@ use crate::figure::{Form, Measure};
 use std::f64::consts::PI;
 
 /// The colours of drawings, light and dark.
-pub const STYLE: &str = include_str!("drawing.css");
+pub(super) const STYLE: &str = include_str!("drawing.css");
 
 const WIDTH: f64 = 780.0;
 const LEFT: f64 = 64.0;
@@ -26,7 +26,7 @@ const SLANT: f64 = 35.0 * PI / 180.0;
 const COLOURS: usize = 8;
 
 /// The drawing. One that stands alone brings its colours; those of a page share the page's.
-pub fn svg(chart: &Chart<'_>, alone: bool) -> String {
+pub(super) fn svg(chart: &Chart<'_>, alone: bool) -> String {
     let mut body = Markup::default();
     let mut y = heading(&mut body, chart);
     let slots = Slots::of(&chart.bottom);

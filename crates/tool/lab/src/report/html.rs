@@ -21,7 +21,7 @@ const PAGE_STYLE: &str = include_str!("page.css");
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
 /// The page of these runs.
-pub fn page(runs: &[Run]) -> String {
+pub(super) fn page(runs: &[Run]) -> String {
     let title = match runs {
         [run] => run.scenario.title.clone(),
         runs => format!("{} runs of the lab", runs.len()),

@@ -4,52 +4,52 @@ use std::fmt::{Display, Write};
 
 /// Text under way.
 #[derive(Default)]
-pub struct Markup(String);
+pub(super) struct Markup(String);
 
 /// Names and values of attributes.
-pub type Attributes<'a> = &'a [(&'a str, &'a dyn Display)];
+pub(super) type Attributes<'a> = &'a [(&'a str, &'a dyn Display)];
 
 impl Markup {
     /// Of what was finished.
-    pub fn made(text: String) -> Self {
+    pub(super) fn made(text: String) -> Self {
         Self(text)
     }
 
     /// An element with what `inside` writes.
-    pub fn element(&mut self, name: &str, attributes: Attributes<'_>, inside: impl FnOnce(&mut Self)) {
+    pub(super) fn element(&mut self, name: &str, attributes: Attributes<'_>, inside: impl FnOnce(&mut Self)) {
         self.whole(name, attributes, inside);
         self.0.push('\n');
     }
 
     /// An element with nothing inside.
-    pub fn empty(&mut self, name: &str, attributes: Attributes<'_>) {
+    pub(super) fn empty(&mut self, name: &str, attributes: Attributes<'_>) {
         self.begin(name, attributes);
         self.0.push_str(" />\n");
     }
 
     /// An element with a text, and no room after it.
-    pub fn leaf(&mut self, name: &str, attributes: Attributes<'_>, text: &str) {
+    pub(super) fn leaf(&mut self, name: &str, attributes: Attributes<'_>, text: &str) {
         self.whole(name, attributes, |inside| inside.text(text));
     }
 
     /// A text.
-    pub fn text(&mut self, text: &str) {
+    pub(super) fn text(&mut self, text: &str) {
         self.0.push_str(&escaped(text));
     }
 
     /// What is markup already.
-    pub fn append(&mut self, other: &Self) {
+    pub(super) fn append(&mut self, other: &Self) {
         self.0.push_str(&other.0);
     }
 
     /// A style sheet that is part of the program. It has none of the characters that XML would take for its own.
-    pub fn style(&mut self, sheet: &'static str) {
+    pub(super) fn style(&mut self, sheet: &'static str) {
         debug_assert!(!sheet.contains(['<', '&']), "XML would read the sheet otherwise than HTML");
         self.element("style", &[], |inside| inside.0.push_str(sheet));
     }
 
     /// All of it.
-    pub fn finish(self) -> String {
+    pub(super) fn finish(self) -> String {
         self.0
     }
 

@@ -2,7 +2,7 @@
 
 /// An axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Scale {
+pub(super) enum Scale {
     /// Distances are differences.
     Linear {
         /// At the beginning.
@@ -26,7 +26,7 @@ const ABOVE: f64 = 0.07;
 
 impl Scale {
     /// From zero to a round number that leaves room above every value.
-    pub fn from_zero(values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn from_zero(values: impl Iterator<Item = f64>) -> Self {
         let most = values.fold(0.0, f64::max);
         let most = if most > 0.0 { most } else { 1.0 };
         let step = step(most, 4);
@@ -34,14 +34,14 @@ impl Scale {
     }
 
     /// From the least to the greatest value that is above zero, with room for a mark at both ends, and above as much as from zero.
-    pub fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
+    pub(super) fn log(values: impl Iterator<Item = f64> + Clone) -> Self {
         let (least, most) = ends(values.filter(|value| *value > 0.0)).unwrap_or((1.0, 10.0));
         let low = least / 1.25;
         Self::Log { low, high: most * (most / low).powf(ABOVE).max(1.25) }
     }
 
     /// The same for differences.
-    pub fn linear(values: impl Iterator<Item = f64>) -> Self {
+    pub(super) fn linear(values: impl Iterator<Item = f64>) -> Self {
         let (least, most) = ends(values).unwrap_or((0.0, 1.0));
         let room = if most > least { (most - least) * 0.04 } else { 1.0 };
         Self::Linear { low: least - room, high: most + room }
@@ -49,7 +49,7 @@ impl Scale {
 
     /// Where a value lies: 0 at the beginning, 1 at the end. On an axis of ratios, what is not above zero lies at the
     /// beginning.
-    pub fn place(self, value: f64) -> f64 {
+    pub(super) fn place(self, value: f64) -> f64 {
         match self {
             Self::Linear { low, high } => (value - low) / (high - low),
             Self::Log { low, high } => ((value / low).ln() / (high / low).ln()).max(0.0),
@@ -57,7 +57,7 @@ impl Scale {
     }
 
     /// Round values between the ends, about `wanted` of them.
-    pub fn ticks(self, wanted: usize) -> Vec<f64> {
+    pub(super) fn ticks(self, wanted: usize) -> Vec<f64> {
         match self {
             Self::Linear { low, high } => {
                 let step = step(high - low, wanted);
@@ -93,7 +93,7 @@ fn step(range: f64, wanted: usize) -> f64 {
 }
 
 /// A value beside an axis: `0`, `2.5`, `20k`, `1.2M`.
-pub fn short(value: f64) -> String {
+pub(super) fn short(value: f64) -> String {
     let (scaled, suffix) = match value.abs() {
         size if size >= 1e9 => (value / 1e9, "G"),
         size if size >= 1e6 => (value / 1e6, "M"),

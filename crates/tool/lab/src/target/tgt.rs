@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 /// A running tgtd.
-pub struct Tgt {
+pub(super) struct Tgt {
     daemon: Background,
     units: Vec<Unit>,
     /// Files outside the setup's folder that end with it.
@@ -18,7 +18,7 @@ pub struct Tgt {
 
 impl Tgt {
     /// Starts tgtd and gives it one target for each unit of the setup.
-    pub fn start(setup: &Setup) -> Result<Self> {
+    pub(super) fn start(setup: &Setup) -> Result<Self> {
         // The control port only names a socket under /run/tgtd; tgtd takes numbers up to 32767.
         let control = (setup.portal.port() % 32_768).to_string();
         fs::create_dir_all("/run/tgtd").context("tgtd needs /run/tgtd (run as root)")?;

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 /// A file that is held exclusively on its machine.
-pub struct FileDisk {
+pub(crate) struct FileDisk {
     machine: Machine,
     file: File,
     inode: (u64, u64),
@@ -18,7 +18,7 @@ pub struct FileDisk {
 
 impl FileDisk {
     /// A disk of `bytes`.
-    pub fn new(machine: Machine, file: File, inode: (u64, u64), bytes: u64, options: DiskOptions) -> Self {
+    pub(crate) fn new(machine: Machine, file: File, inode: (u64, u64), bytes: u64, options: DiskOptions) -> Self {
         let block_bytes = options.block_bytes;
         let geometry = Geometry {
             block_bytes,

@@ -15,6 +15,8 @@ pub struct DiskFaults {
     pub slow: RangeInclusive<Duration>,
     /// How often a read finds one of its atoms unreadable, from then on until it is written (per million).
     pub latent_per_million: u32,
+    /// How often a read fails though the medium is well: the next one may succeed (per million).
+    pub read_error_per_million: u32,
     /// How often a write fails, with each of its atoms old or new (per million).
     pub write_error_per_million: u32,
     /// What every write is refused with, with nothing written: a full file system below the disk, or one that is read-only.
@@ -40,6 +42,7 @@ impl Default for DiskFaults {
             slow_per_million: 0,
             slow: Duration::from_millis(100)..=Duration::from_secs(30),
             latent_per_million: 0,
+            read_error_per_million: 0,
             write_error_per_million: 0,
             refuses: None,
             bit_rot_per_million: 0,

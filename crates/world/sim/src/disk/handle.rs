@@ -76,6 +76,12 @@ impl DiskHandle {
         assert!(before.is_none(), "there is a disk {path} already");
     }
 
+    /// Which disk this is, of all machines of its world, wherever it is plugged in.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.state.borrow().id
+    }
+
     /// From now on the disk is as bad as `faults` say.
     pub fn set_faults(&self, faults: DiskFaults) {
         self.state.borrow_mut().faults = faults;
@@ -143,10 +149,21 @@ impl DiskHandle {
         self.state.borrow_mut().is_hung = true;
     }
 
+    /// The disk, which hung, does now what it was asked meanwhile, and answers again.
+    pub fn resume(&self) {
+        super::io::resume(&self.core, &self.state);
+    }
+
     /// True while it does not answer.
     #[must_use]
     pub fn is_hung(&self) -> bool {
         self.state.borrow().is_hung
+    }
+
+    /// True while it is pulled out.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.state.borrow().is_gone
     }
 
     /// These bytes cannot be read until they are written.

@@ -176,6 +176,26 @@ fn submit(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, request: Request) -> 
     id
 }
 
+/// What a disk that hung was asked lands now, late and one after the other.
+pub(super) fn resume(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>) {
+    let mut disk = state.borrow_mut();
+    disk.is_hung = false;
+    let (life, latency) = (disk.life, disk.faults.latency.clone());
+    let mut lands = core.now.get();
+    let waiting: Vec<u64> = disk
+        .flights
+        .iter()
+        .filter(|(_, flight)| !flight.has_landed && flight.lands.is_none())
+        .map(|(id, _)| *id)
+        .collect();
+    for id in waiting {
+        lands = lands + disk.random.duration(&latency) + std::time::Duration::from_nanos(1);
+        disk.flights.get_mut(&id).expect("it was found just now").lands = Some(lands);
+        let state = state.clone();
+        core.schedule(lands, Box::new(move |core| complete(core, &state, life, id)));
+    }
+}
+
 /// The operation ends, as the disk's faults will have it.
 fn complete(core: &Rc<Core>, state: &Rc<RefCell<DiskState>>, life: u64, id: u64) {
     let disk = &mut *state.borrow_mut();
@@ -252,7 +272,8 @@ fn complete_read(disk: &mut DiskState, mut atoms: Range<u64>) -> Result<Rope, Io
         let atom = atoms.start + disk.random.below(len);
         disk.make_latent(atom..atom + 1);
     }
-    if disk.is_latent(atoms.clone()) {
+    let fails_now = faults.read_error_per_million > 0 && disk.random.chance(faults.read_error_per_million);
+    if disk.is_latent(atoms.clone()) || fails_now {
         disk.counts.read_errors += 1;
         return Err(IoErrorKind::Medium);
     }

@@ -90,7 +90,7 @@ impl Version {
 
 impl Flight {
     /// The result is there, and who waits for it is woken.
-    pub fn land(&mut self, result: Result<Rope, IoErrorKind>) {
+    pub(crate) fn land(&mut self, result: Result<Rope, IoErrorKind>) {
         self.has_landed = true;
         self.result = Some(result);
         if let Some(waker) = self.waker.take() {
@@ -100,7 +100,7 @@ impl Flight {
 }
 
 impl DiskState {
-    pub fn new(id: u64, shape: DiskShape, random: Random) -> Self {
+    pub(crate) fn new(id: u64, shape: DiskShape, random: Random) -> Self {
         Self {
             id,
             shape,
@@ -129,12 +129,12 @@ impl DiskState {
     }
 
     /// How many atoms the disk has.
-    pub fn atoms(&self) -> u64 {
+    pub(crate) fn atoms(&self) -> u64 {
         self.shape.bytes / ATOM_BYTES as u64
     }
 
     /// A write begins: its versions are possible after a power cut from now on.
-    pub fn begin_write(&mut self, write: u64, atoms: Range<u64>, data: Option<&View>) {
+    pub(crate) fn begin_write(&mut self, write: u64, atoms: Range<u64>, data: Option<&View>) {
         for (at, atom) in atoms.enumerate() {
             let bytes = data.map(|data| data.slice(at * ATOM_BYTES..(at + 1) * ATOM_BYTES));
             self.undecided.entry(atom).or_default().push(Version { write, has_completed: false, bytes });
@@ -142,7 +142,7 @@ impl DiskState {
     }
 
     /// A write ends well: it is what readers see, until a later one.
-    pub fn complete_write(&mut self, write: u64, atoms: Range<u64>) {
+    pub(crate) fn complete_write(&mut self, write: u64, atoms: Range<u64>) {
         for atom in atoms.clone() {
             self.latent.remove(&atom);
             let Some(versions) = self.undecided.get_mut(&atom) else { continue };
@@ -158,7 +158,7 @@ impl DiskState {
     }
 
     /// A write ends badly: each of its atoms is old or new, and will not change by itself.
-    pub fn fail_write(&mut self, write: u64, atoms: Range<u64>) {
+    pub(crate) fn fail_write(&mut self, write: u64, atoms: Range<u64>) {
         for atom in atoms {
             if self.random.chance(500_000) {
                 self.complete_write(write, atom..atom + 1);
@@ -169,7 +169,7 @@ impl DiskState {
     }
 
     /// A write that leaves nothing behind.
-    pub fn lose_write(&mut self, write: u64, atoms: Range<u64>) {
+    pub(crate) fn lose_write(&mut self, write: u64, atoms: Range<u64>) {
         atoms.for_each(|atom| self.forget(write, atom));
     }
 
@@ -183,7 +183,7 @@ impl DiskState {
     }
 
     /// The writes in `covered` survive a power cut.
-    pub fn make_durable(&mut self, covered: &BTreeSet<u64>) {
+    pub(crate) fn make_durable(&mut self, covered: &BTreeSet<u64>) {
         let Self { undecided, durable, completed, .. } = self;
         undecided.retain(|&atom, versions| {
             let last = versions.iter().rposition(|version| version.has_completed && covered.contains(&version.write));
@@ -197,14 +197,14 @@ impl DiskState {
     }
 
     /// What a reader of the atom sees.
-    pub fn atom(&self, atom: u64) -> &[u8] {
+    pub(crate) fn atom(&self, atom: u64) -> &[u8] {
         let newest =
             self.undecided.get(&atom).and_then(|versions| versions.iter().rfind(|version| version.has_completed));
         newest.map_or_else(|| self.durable.atom(atom), Version::bytes)
     }
 
     /// The bytes of `atoms`, as readers see them.
-    pub fn read(&self, atoms: Range<u64>) -> Buf {
+    pub(crate) fn read(&self, atoms: Range<u64>) -> Buf {
         let count = usize::try_from(atoms.end - atoms.start).expect("a read fits into memory");
         let mut buf = Buf::recycled(count * ATOM_BYTES);
         for (chunk, atom) in buf.chunks_exact_mut(ATOM_BYTES).zip(atoms) {
@@ -214,22 +214,22 @@ impl DiskState {
     }
 
     /// True when one of the atoms cannot be read.
-    pub fn is_latent(&self, atoms: Range<u64>) -> bool {
+    pub(crate) fn is_latent(&self, atoms: Range<u64>) -> bool {
         self.latent.range(atoms).next().is_some()
     }
 
     /// The atoms cannot be read until they are written.
-    pub fn make_latent(&mut self, atoms: Range<u64>) {
+    pub(crate) fn make_latent(&mut self, atoms: Range<u64>) {
         self.latent.extend(atoms);
     }
 
     /// Every atom can be read.
-    pub fn make_readable(&mut self) {
+    pub(crate) fn make_readable(&mut self) {
         self.latent.clear();
     }
 
     /// One bit of the atom flips: on the medium and in the cache, for the disk knows no better.
-    pub fn rot(&mut self, atom: u64) {
+    pub(crate) fn rot(&mut self, atom: u64) {
         self.counts.bits_rotten += 1;
         let (byte, bit) = (self.random.index(ATOM_BYTES), self.random.below(8));
         let mut bytes = Buf::copy_of(self.atom(atom));
@@ -242,7 +242,7 @@ impl DiskState {
     }
 
     /// The power is cut: every undecided atom is decided, and everything under way is forgotten.
-    pub fn crash(&mut self, crash: Crash) {
+    pub(crate) fn crash(&mut self, crash: Crash) {
         self.counts.crashes += 1;
         self.life += 1;
         self.holders.clear();
@@ -285,19 +285,19 @@ impl DiskState {
     }
 
     /// The content that would survive a power cut now, at least.
-    pub fn durable(&self) -> Store {
+    pub(crate) fn durable(&self) -> Store {
         self.durable.clone()
     }
 
     /// The content is `store`, all of it durable.
-    pub fn restore(&mut self, store: Store) {
+    pub(crate) fn restore(&mut self, store: Store) {
         self.crash(Crash::NoneLanded);
         self.latent.clear();
         self.durable = store;
     }
 
     /// The machine does not hold the disk any more. What was submitted lands, and nobody waits for it.
-    pub fn release(&mut self, machine: usize) {
+    pub(crate) fn release(&mut self, machine: usize) {
         self.holders.remove(&machine);
         if !self.holders.is_empty() {
             return;
@@ -307,7 +307,7 @@ impl DiskState {
     }
 
     /// Every operation fails with `Gone` from now on.
-    pub fn fail(&mut self) {
+    pub(crate) fn fail(&mut self) {
         self.is_gone = true;
         self.flights.retain(|_, flight| !flight.is_orphan);
         for flight in self.flights.values_mut().filter(|flight| !flight.has_landed) {

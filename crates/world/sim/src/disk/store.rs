@@ -17,7 +17,7 @@ static ZEROS: [u8; ATOM_BYTES] = [0; ATOM_BYTES];
 
 impl Store {
     /// The atom's bytes.
-    pub fn atom(&self, atom: u64) -> &[u8] {
+    pub(crate) fn atom(&self, atom: u64) -> &[u8] {
         match self.0.get(&(atom / PAGE_ATOMS)) {
             Some(page) => &page[(atom % PAGE_ATOMS) as usize],
             None => &ZEROS,
@@ -25,12 +25,12 @@ impl Store {
     }
 
     /// Every page in which something was written, by its number.
-    pub fn pages(&self) -> impl Iterator<Item = (u64, &Page)> {
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (u64, &Page)> {
         self.0.iter().map(|(&number, page)| (number, &**page))
     }
 
     /// The atom holds `bytes` from now on. Zeros where nothing ever was take no memory.
-    pub fn write(&mut self, atom: u64, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, atom: u64, bytes: &[u8]) {
         let (page, at) = (atom / PAGE_ATOMS, (atom % PAGE_ATOMS) as usize);
         let page = match self.0.entry(page) {
             Entry::Vacant(_) if bytes == ZEROS => return,

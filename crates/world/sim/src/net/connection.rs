@@ -50,17 +50,17 @@ struct Segment {
 }
 
 impl End {
-    pub fn new(node: usize, address: SocketAddr) -> Self {
+    pub(super) fn new(node: usize, address: SocketAddr) -> Self {
         Self { node, address, is_open: true, has_vanished: false, was_reset: false }
     }
 }
 
 impl Connection {
-    pub fn new(ends: [End; 2]) -> Self {
+    pub(super) fn new(ends: [End; 2]) -> Self {
         Self { ends, pipes: Default::default() }
     }
 
-    pub fn vanish(&mut self, node: usize) {
+    pub(super) fn vanish(&mut self, node: usize) {
         for end in self.ends.iter_mut().filter(|end| end.node == node) {
             end.has_vanished = true;
         }

@@ -44,23 +44,6 @@ impl Default for NetworkFaults {
     }
 }
 
-impl NetworkFaults {
-    /// Everything that can happen does, often.
-    #[must_use]
-    pub fn rough() -> Self {
-        Self {
-            delay: Duration::from_micros(5)..=Duration::from_millis(20),
-            buffer_bytes: 16 << 10,
-            split_per_million: 700_000,
-            short_per_million: 500_000,
-            reset_per_million: 500,
-            stall_per_million: 200,
-            stall: Duration::from_millis(100)..=Duration::from_secs(60),
-            refuse_per_million: 20_000,
-        }
-    }
-}
-
 /// How often each thing happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkCounts {

@@ -2,7 +2,8 @@
 
 use super::fault::Faults;
 use super::pace::Pace;
-use super::{Access, Disk};
+use super::{Access, Disk, opening};
+use crate::options::Privileges;
 use crate::orphans::Orphans;
 use crate::world::Inner;
 use block::{Blocks, Buf, Geometry};
@@ -16,18 +17,14 @@ use std::sync::Arc;
 
 impl Disk {
     /// See [`World::open_disk`](shard::World::open_disk).
-    pub(crate) fn open(world: Rc<Inner>, path: &str, options: DiskOptions) -> io::Result<Self> {
+    pub(crate) async fn open(world: Rc<Inner>, path: &str, options: DiskOptions) -> io::Result<Self> {
         if options.block_bytes != 512 && options.block_bytes != 4096 {
             let said = format!("a block has 512 or 4096 bytes, not {}", options.block_bytes);
             return Err(io::Error::new(ErrorKind::InvalidInput, said));
         }
-        let (file, direct) = open_exclusively(&world, path, options)?;
-        let stat = rustix::fs::fstat(&file)?;
-        let is_file = file_or_device(&stat, path)?;
-        if is_file {
-            lock(&file, path, options.read_only)?;
-        }
-        let shape = if is_file { Shape::of_file(&file, &stat)? } else { Shape::of_device(&file, &stat)? };
+        let (named, privileges) = (path.to_owned(), world.privileges.clone());
+        let open = move || Opened::at(&named, options, privileges.as_ref());
+        let Opened { file, direct, is_file, shape } = opening::on_a_thread(&world, path, open).await?;
         if shape.logical_bytes > options.block_bytes {
             let said =
                 format!("{path} has blocks of {} bytes and cannot be used with smaller ones", shape.logical_bytes);
@@ -56,6 +53,28 @@ impl Disk {
     }
 }
 
+/// A disk that is held by this process, and what the kernel says of it.
+struct Opened {
+    file: OwnedFd,
+    direct: bool,
+    is_file: bool,
+    shape: Shape,
+}
+
+impl Opened {
+    /// Blocks this thread for as long as the disk does not answer.
+    fn at(path: &str, options: DiskOptions, privileges: Option<&Privileges>) -> io::Result<Self> {
+        let (file, direct) = open_exclusively(privileges, path, options)?;
+        let stat = rustix::fs::fstat(&file)?;
+        let is_file = file_or_device(&stat, path)?;
+        if is_file {
+            lock(&file, path, options.read_only)?;
+        }
+        let shape = if is_file { Shape::of_file(&file, &stat)? } else { Shape::of_device(&file, &stat)? };
+        Ok(Self { file, direct, is_file, shape })
+    }
+}
+
 /// True for a regular file, false for a block device.
 fn file_or_device(stat: &Stat, path: &str) -> io::Result<bool> {
     match FileType::from_raw_mode(stat.st_mode) {
@@ -68,8 +87,8 @@ fn file_or_device(stat: &Stat, path: &str) -> io::Result<bool> {
 }
 
 /// The file, and whether it goes past the page cache.
-fn open_exclusively(world: &Inner, path: &str, options: DiskOptions) -> io::Result<(OwnedFd, bool)> {
-    let open = |direct| match &world.privileges {
+fn open_exclusively(privileges: Option<&Privileges>, path: &str, options: DiskOptions) -> io::Result<(OwnedFd, bool)> {
+    let open = |direct| match privileges {
         Some(privileges) => privileges.0.open(path, !options.read_only, direct),
         None => open_here(path, !options.read_only, direct),
     };

@@ -1,5 +1,6 @@
 //! io_uring, made safe by ownership: an operation is moved in, and comes out when the kernel is done.
 
+use crate::backend::WORKERS_MAX;
 use crate::operation::{
     ALLOCATE_FLAGS, Done, Interest, Landed, Operation, PUNCH_FLAGS, TRANSFER_BYTES_MAX, Token, Wait,
 };
@@ -223,13 +224,26 @@ fn build_as(shape: fn(&mut Builder), entries: u32, restricted: bool) -> io::Resu
     builder.setup_clamp().setup_submit_all().setup_cqsize(entries.saturating_mul(4));
     shape(&mut builder);
     if !restricted {
-        return builder.build(entries);
+        let ring = builder.build(entries)?;
+        bound_workers(&ring);
+        return Ok(ring);
     }
     let ring = builder.setup_r_disabled().build(entries)?;
+    bound_workers(&ring);
     // No registration is among them, so none is possible from here on, and no flag of an entry.
     ring.submitter().register_restrictions(&mut CARRIED.map(Restriction::sqe_op))?;
     ring.submitter().register_enable_rings()?;
     Ok(ring)
+}
+
+/// The kernel starts so many workers for this ring at most, of each of its two kinds; its own bound is a few for each core, which
+/// one disk that does not answer can hold alone.
+fn bound_workers(ring: &IoUring) {
+    let mut most = [WORKERS_MAX; 2];
+    // Linux 5.15; before that the bound of the kernel stands.
+    if let Err(error) = ring.submitter().register_iowq_max_workers(&mut most) {
+        tracing::debug!("the workers of io_uring have the kernel's own bound: {error}");
+    }
 }
 
 /// The request for `operation`, whose pointers lead into the memory that it owns.

@@ -49,8 +49,8 @@ impl Drop for Loop {
     }
 }
 
-fn open(world: &Uring, path: &str) -> Disk {
-    world.open_disk(path, OPTIONS).expect("a disk")
+async fn open(world: &Uring, path: &str) -> Disk {
+    world.open_disk(path, OPTIONS).await.expect("a disk")
 }
 
 fn pattern(bytes: usize, seed: u8) -> View {
@@ -72,7 +72,7 @@ on_both! {
         let scratch = Scratch::new();
         let path = scratch.file("disk", 4 << 20);
         {
-            let disk = open(&world, &path);
+            let disk = open(&world, &path).await;
             assert_eq!(disk.geometry().blocks, Blocks(8192));
             assert!(disk.geometry().volatile_cache, "a file lies behind caches");
             write(&disk, 17, pattern(64 << 10, 1)).await;
@@ -81,12 +81,12 @@ on_both! {
             assert!(read(&disk, 4000, 64).await.iter().all(|&byte| byte == 0));
         }
         world.sleep(std::time::Duration::from_millis(1)).await;
-        assert_eq!(read(&open(&world, &path), 17, 128).await[..], pattern(64 << 10, 1)[..]);
+        assert_eq!(read(&open(&world, &path).await, 17, 128).await[..], pattern(64 << 10, 1)[..]);
     }
 
     disk_writes_views_that_are_not_aligned(world) {
         let scratch = Scratch::new();
-        let disk = open(&world, &scratch.file("disk", 1 << 20));
+        let disk = open(&world, &scratch.file("disk", 1 << 20)).await;
         let odd = pattern(8192, 3).slice(48..48 + 4096);
         write(&disk, 5, odd.clone()).await;
         assert_eq!(read(&disk, 5, 8).await[..], odd[..]);
@@ -94,7 +94,7 @@ on_both! {
 
     disk_discards_to_zeros(world) {
         let scratch = Scratch::new();
-        let disk = open(&world, &scratch.file("disk", 1 << 20));
+        let disk = open(&world, &scratch.file("disk", 1 << 20)).await;
         write(&disk, 0, pattern(64 << 10, 9)).await;
         let _: Written = disk.discard(Extent::new(8, 16)).await.expect("the disk is well");
         if disk.geometry().discard_zeroes {
@@ -107,7 +107,7 @@ on_both! {
         use std::os::unix::fs::MetadataExt;
         let scratch = Scratch::new();
         let path = scratch.file("disk", 1 << 20);
-        let disk = open(&world, &path);
+        let disk = open(&world, &path).await;
         write(&disk, 16, pattern(8192, 3)).await;
         let taken = || std::fs::metadata(&path).expect("it is there").blocks() * 512;
         assert!(taken() < 512 << 10, "the file is sparse");
@@ -122,7 +122,7 @@ on_both! {
 
     disk_refuses_what_passes_its_end(world) {
         let scratch = Scratch::new();
-        let disk = open(&world, &scratch.file("disk", 8192));
+        let disk = open(&world, &scratch.file("disk", 8192)).await;
         let error = disk.read(Extent::new(15, 2)).await.expect_err("passes the end");
         assert_eq!(error.kind, IoErrorKind::OutOfRange);
         let error = disk.write(Lba(15), View::zeroed(1024)).await.expect_err("passes the end");
@@ -132,7 +132,7 @@ on_both! {
     disk_opened_read_only_refuses_writes(world) {
         let scratch = Scratch::new();
         let path = scratch.file("disk", 8192);
-        let disk = world.open_disk(&path, DiskOptions { read_only: true, ..OPTIONS }).expect("a disk");
+        let disk = world.open_disk(&path, DiskOptions { read_only: true, ..OPTIONS }).await.expect("a disk");
         assert_eq!(read(&disk, 0, 1).await.len(), 512);
         let error = disk.write(Lba(0), View::zeroed(512)).await.expect_err("read only");
         assert_eq!(error.kind, IoErrorKind::ReadOnly);
@@ -141,27 +141,27 @@ on_both! {
     disk_that_is_open_is_busy_for_others(world) {
         let scratch = Scratch::new();
         let path = scratch.file("disk", 8192);
-        let disk = open(&world, &path);
-        let error = world.open_disk(&path, OPTIONS).err().expect("it is open");
+        let disk = open(&world, &path).await;
+        let error = world.open_disk(&path, OPTIONS).await.err().expect("it is open");
         assert_eq!(error.kind(), ErrorKind::ResourceBusy);
         drop(disk);
-        assert!(world.open_disk(&path, OPTIONS).is_ok());
+        assert!(world.open_disk(&path, OPTIONS).await.is_ok());
     }
 
     what_is_no_disk_is_refused(world) {
         let scratch = Scratch::new();
         let folder = scratch.folder.path().to_str().expect("UTF-8");
-        assert_eq!(world.open_disk(folder, OPTIONS).err().expect("a folder").kind(), ErrorKind::InvalidInput);
-        assert_eq!(world.open_disk("/dev/null", OPTIONS).err().expect("a character").kind(), ErrorKind::InvalidInput);
+        assert_eq!(world.open_disk(folder, OPTIONS).await.err().expect("a folder").kind(), ErrorKind::InvalidInput);
+        assert_eq!(world.open_disk("/dev/null", OPTIONS).await.err().expect("a character").kind(), ErrorKind::InvalidInput);
         let missing = Path::new(folder).join("missing");
         let missing = missing.to_str().expect("UTF-8");
-        assert_eq!(world.open_disk(missing, OPTIONS).err().expect("missing").kind(), ErrorKind::NotFound);
+        assert_eq!(world.open_disk(missing, OPTIONS).await.err().expect("missing").kind(), ErrorKind::NotFound);
     }
 
     file_that_was_cut_reads_as_zeros_behind_its_end(world) {
         let scratch = Scratch::new();
         let path = scratch.file("disk", 64 << 10);
-        let disk = open(&world, &path);
+        let disk = open(&world, &path).await;
         write(&disk, 0, pattern(64 << 10, 5)).await;
         std::fs::File::options().write(true).open(&path).and_then(|file| file.set_len(5000)).expect("cut");
         let got = read(&disk, 0, 128).await;
@@ -176,12 +176,12 @@ on_both! {
             return;
         };
         let path = device.0.clone();
-        let disk = open(&world, &path);
+        let disk = open(&world, &path).await;
         // Detached from now on as soon as it is closed, even if this test dies.
         drop(device);
         let geometry = disk.geometry();
         assert_eq!((geometry.bytes(), geometry.block_bytes), (8 << 20, 512));
-        assert_eq!(world.open_disk(&path, OPTIONS).err().expect("it is open").kind(), ErrorKind::ResourceBusy);
+        assert_eq!(world.open_disk(&path, OPTIONS).await.err().expect("it is open").kind(), ErrorKind::ResourceBusy);
         write(&disk, 16, pattern(64 << 10, 1)).await;
         let _ = disk.flush(Written::attest()).await.expect("the disk is well");
         let _: Written = disk.discard(Extent::new(24, 8)).await.expect("the disk is well");
@@ -193,7 +193,7 @@ on_both! {
 
     many_operations_at_once_all_land(world) {
         let scratch = Scratch::new();
-        let disk = std::rc::Rc::new(open(&world, &scratch.file("disk", 8 << 20)));
+        let disk = std::rc::Rc::new(open(&world, &scratch.file("disk", 8 << 20)).await);
         let (post, inbox) = shard::mailbox::channel();
         for task in 0..200u64 {
             let (disk, post) = (disk.clone(), post.clone());
@@ -214,7 +214,7 @@ on_both! {
 
     dropped_write_keeps_its_memory_and_is_never_overtaken(world) {
         let scratch = Scratch::new();
-        let disk = open(&world, &scratch.file("disk", 16 << 20));
+        let disk = open(&world, &scratch.file("disk", 16 << 20)).await;
         for round in 0..50u8 {
             {
                 let mut first = pin!(disk.write(Lba(0), pattern(1 << 20, round)));
@@ -228,7 +228,7 @@ on_both! {
 
     dropped_read_never_writes_into_memory_of_others(world) {
         let scratch = Scratch::new();
-        let disk = open(&world, &scratch.file("disk", 16 << 20));
+        let disk = open(&world, &scratch.file("disk", 16 << 20)).await;
         write(&disk, 0, pattern(4 << 20, 0x55)).await;
         for _ in 0..30 {
             {
@@ -249,7 +249,7 @@ fn shard_that_ends_waits_for_writes_under_way() {
     for io in [uring::Io::Auto, uring::Io::Threads] {
         let again = path.clone();
         crate::run_on(io, |world| async move {
-            let disk = open(&world, &again);
+            let disk = open(&world, &again).await;
             let mut first = pin!(disk.write(Lba(0), pattern(8 << 20, 0x77)));
             poll_fn(|cx| Poll::Ready(first.as_mut().poll(cx).is_pending())).await;
         });
@@ -280,7 +280,7 @@ fn file_that_stands_for_a_spindle_takes_as_long_and_keeps_what_is_written() {
     let (slow, fast) = (scratch.file("slow", 64 << 20), scratch.file("fast", 64 << 20));
     let media = vec![like(&slow, Medium::Sata)];
     run_with(&Options { media, ..Options::default() }, move |world| async move {
-        let (slow, fast) = (open(&world, &slow), open(&world, &fast));
+        let (slow, fast) = (open(&world, &slow).await, open(&world, &fast).await);
         write(&slow, 80, pattern(8192, 3)).await;
         let data = slow.read(Extent::new(80, 16)).await.expect("it can be read").into_view();
         assert_eq!(data[..], pattern(8192, 3)[..]);
@@ -296,7 +296,7 @@ fn operation_that_is_dropped_under_a_model_holds_nobody_up() {
     let scratch = Scratch::new();
     let path = scratch.file("slow", 8 << 20);
     run_with(&Options { media: vec![like(&path, Medium::Sas15k)], ..Options::default() }, move |world| async move {
-        let disk = open(&world, &path);
+        let disk = open(&world, &path).await;
         for number in 0..20_u64 {
             let mut dropped = pin!(disk.write(Lba(number * 64), pattern(4096, 9)));
             poll_fn(|cx| Poll::Ready(dropped.as_mut().poll(cx).is_ready())).await;

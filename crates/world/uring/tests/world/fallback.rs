@@ -43,7 +43,7 @@ fn child_without_io_uring() {
         let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a file");
         file.as_file().set_len(1 << 20).expect("a size");
         let options = DiskOptions { block_bytes: 512, read_only: false };
-        let disk = world.open_disk(file.path().to_str().expect("UTF-8"), options).expect("a disk");
+        let disk = world.open_disk(file.path().to_str().expect("UTF-8"), options).await.expect("a disk");
         use block::{BlockDevice, Buf, Extent, Lba, Written};
         let _: Written = disk.write(Lba(3), Buf::copy_of(&[7; 512]).freeze()).await.expect("the disk is well");
         let _ = disk.flush(Written::attest()).await.expect("the disk is well");

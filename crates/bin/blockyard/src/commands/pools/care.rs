@@ -7,9 +7,9 @@ use crate::failure::Failure;
 use crate::output::Rows;
 use crate::progress::{Patience, drawn, duration, sentence};
 use control::request::{PoolSettings, StartScrub};
-use model::{Name, OperationId, OperationKind, PoolPolicy, PoolReport, ScrubReport};
+use model::{ErrorPolicy, Name, OperationId, OperationKind, PoolPolicy, PoolReport, ScrubReport};
 
-pub fn set(desk: &Desk, name: &Name, settings: Vec<(String, String)>) -> Result<(), Failure> {
+pub(super) fn set(desk: &Desk, name: &Name, settings: Vec<(String, String)>) -> Result<(), Failure> {
     let answer = if settings.is_empty() {
         desk.client.get(&pool_path(name), "pool")?
     } else {
@@ -24,18 +24,18 @@ pub fn set(desk: &Desk, name: &Name, settings: Vec<(String, String)>) -> Result<
     desk.out.rows(&answer, &Rows { header: &["SETTING", "VALUE"], rows: rows.into() })
 }
 
-pub fn pause(desk: &Desk, name: &Name) -> Result<(), Failure> {
+pub(super) fn pause(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/pause", pool_path(name)), &(), "pool")?;
     let text = format!("nothing of pool {name} is repaired until blockyard pool resume {name}");
     desk.out.done(&answer, &text)
 }
 
-pub fn resume(desk: &Desk, name: &Name) -> Result<(), Failure> {
+pub(super) fn resume(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/resume", pool_path(name)), &(), "pool")?;
     desk.out.done(&answer, &format!("pool {name} is repaired again where it must be"))
 }
 
-pub fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
+pub(super) fn scrub(desk: &Desk, command: ScrubCommand) -> Result<(), Failure> {
     match command {
         ScrubCommand::Start { pool, repair, wait, patience } => {
             let path = format!("{}/scrubs", pool_path(&pool));
@@ -80,7 +80,7 @@ fn status(desk: &Desk, pool: &Name, options: &ListOptions) -> Result<(), Failure
 }
 
 /// What there is to say of how the pool is repaired and looked through.
-pub fn told(pool: &PoolReport) -> Vec<String> {
+pub(super) fn told(pool: &PoolReport) -> Vec<String> {
     let defaults = PoolPolicy::default().settings();
     let changed = pool.policy.settings().into_iter().zip(defaults).filter(|(set, default)| set != default);
     let changed: Vec<String> = changed.map(|((key, value), _)| format!("{key}={value}")).collect();
@@ -88,6 +88,7 @@ pub fn told(pool: &PoolReport) -> Vec<String> {
     if !changed.is_empty() {
         told.push(format!("set     {}", changed.join(" ")));
     }
+    told.push(format!("errors  {}", of_errors(&pool.policy.repair.errors)));
     if pool.policy.repair.paused {
         told.push(format!("paused  nothing is repaired until blockyard pool resume {}", pool.name));
     }
@@ -96,6 +97,17 @@ pub fn told(pool: &PoolReport) -> Vec<String> {
     }
     told.extend(pool.next_scrub.map(|next| format!("next    scrub not before {next}")));
     told
+}
+
+/// When a member is copied to a spare.
+fn of_errors(policy: &ErrorPolicy) -> String {
+    let limits = [
+        policy.count.map(|count| format!("{count} failed reads in 24 h")),
+        policy.rate.map(|rate| format!("{rate} % of the reads of a minute")),
+        policy.slow.map(|span| format!("slow for {span}")),
+    ];
+    let limits: Vec<String> = limits.into_iter().flatten().collect();
+    if limits.is_empty() { "no limit".to_owned() } else { format!("copied to a spare at {}", limits.join(", or ")) }
 }
 
 fn of_scrub(scrub: &ScrubReport) -> String {

@@ -9,7 +9,7 @@ use control::request::RepairPool;
 use model::{CheckFinding, CheckKind, Name, PoolCheck, Refusal, code};
 
 /// What was found is printed; exit code 1 when something is wrong.
-pub fn check(desk: &Desk, name: &Name) -> Result<(), Failure> {
+pub(super) fn check(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let (answer, found) = ask(desk, name)?;
     if desk.out.is_json() {
         desk.out.json(&answer)?;
@@ -38,7 +38,7 @@ fn say_losses(name: &Name, found: &PoolCheck) {
 }
 
 /// What can be put right is, after it was said and confirmed; with `accept_loss` also what costs blocks.
-pub fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> Result<(), Failure> {
+pub(super) fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> Result<(), Failure> {
     let (_, found) = ask(desk, name)?;
     let is_wanted = |finding: &&CheckFinding| {
         finding.kind.repair().is_some() || accept_loss && finding.kind.is_repaired_at_a_loss()
@@ -83,7 +83,7 @@ pub fn repair(desk: &Desk, name: &Name, accept_loss: bool, yes: bool) -> Result<
 }
 
 /// The catalog and the maps are printed.
-pub fn dump(desk: &Desk, name: &Name) -> Result<(), Failure> {
+pub(super) fn dump(desk: &Desk, name: &Name) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("{}/dump", pool_path(name)), "dump")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);

@@ -8,7 +8,7 @@ use crate::progress::{self, Patience};
 use control::request::{AddGroup, AddMember, GrowPool};
 use model::{Name, PoolReport};
 
-pub fn add_group(desk: &Desk, name: &Name, request: &AddGroup) -> Result<(), Failure> {
+pub(super) fn add_group(desk: &Desk, name: &Name, request: &AddGroup) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/groups", pool_path(name)), request, "pool")?;
     let pool: PoolReport = answer.decode()?;
     let (level, count) = (request.group.level, request.group.disks.len());
@@ -17,7 +17,7 @@ pub fn add_group(desk: &Desk, name: &Name, request: &AddGroup) -> Result<(), Fai
 }
 
 /// One disk more in the group, or in the only one.
-pub fn add_member(
+pub(super) fn add_member(
     desk: &Desk,
     name: &Name,
     disk: &DiskGiven,
@@ -35,7 +35,7 @@ pub fn add_member(
     Ok(())
 }
 
-pub fn grow(desk: &Desk, name: &Name, request: GrowPool) -> Result<(), Failure> {
+pub(super) fn grow(desk: &Desk, name: &Name, request: GrowPool) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/grow", pool_path(name)), &request, "pool")?;
     let pool: PoolReport = answer.decode()?;
     desk.out.done(&answer, &format!("pool {name} uses its larger disks; now {}", pool.size))

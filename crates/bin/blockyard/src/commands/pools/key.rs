@@ -18,7 +18,7 @@ const KEY_DIGITS: usize = 64;
 const FILE_BYTES_MAX: u64 = 256;
 
 /// The key of the pool is in the file, where none was.
-pub fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure> {
+pub(super) fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("{}/key", pool_path(name)), &(), "pool_key")?;
     let PoolKeyText { id, key } = answer.decode()?;
     let SecretText::Hex { hex } = key else { return Err(not_a_key(path, "the daemon gave none")) };
@@ -36,7 +36,7 @@ pub fn write(desk: &Desk, name: &Name, path: &Path) -> Result<(), Failure> {
 }
 
 /// The key that the file holds.
-pub fn read(path: &Path) -> Result<SecretText, Failure> {
+pub(super) fn read(path: &Path) -> Result<SecretText, Failure> {
     let read = bounded::source(path, FILE_BYTES_MAX).and_then(bounded::text_of);
     let text = Zeroizing::new(read.map_err(|error| not_a_key(path, &error.to_string()))?);
     match text.split_whitespace().collect::<Vec<_>>()[..] {

@@ -8,7 +8,7 @@ use control::request::{AddLog, RemoveLog};
 use model::{DiskName, LogReport, LogState, Name, PoolReport, code};
 
 /// The pool has a log device of these disks.
-pub fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, force: bool) -> Result<(), Failure> {
+pub(super) fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, force: bool) -> Result<(), Failure> {
     let count = disks.len();
     let request = AddLog { disks, force, confirmed: yes };
     let answer = desk.client.post(&format!("{}/log", pool_path(name)), &request, "pool")?;
@@ -19,7 +19,7 @@ pub fn add(desk: &Desk, name: &Name, disks: Vec<DiskName>, yes: bool, force: boo
 }
 
 /// The pool has no log device any more.
-pub fn remove(desk: &Desk, name: &Name, lost: bool, yes: bool) -> Result<(), Failure> {
+pub(super) fn remove(desk: &Desk, name: &Name, lost: bool, yes: bool) -> Result<(), Failure> {
     let path = format!("{}/log/removal", pool_path(name));
     let seen = if lost && !yes { Some(desk.client.look(&pool_path(name), "pool")?) } else { None };
     let answer = match desk.client.post(&path, &RemoveLog { lost, confirmed: lost && yes }, "pool") {
@@ -33,7 +33,7 @@ pub fn remove(desk: &Desk, name: &Name, lost: bool, yes: bool) -> Result<(), Fai
 }
 
 /// The log in a few words, for a table.
-pub fn brief(log: &LogReport) -> String {
+pub(super) fn brief(log: &LogReport) -> String {
     match log.state {
         LogState::Ready => format!("{} %", log.percent()),
         state => state.as_str().to_owned(),
@@ -41,7 +41,7 @@ pub fn brief(log: &LogReport) -> String {
 }
 
 /// The log in a line, for a drawing.
-pub fn drawn(log: &LogReport) -> String {
+pub(super) fn drawn(log: &LogReport) -> String {
     let why = log.why.as_ref().map_or_else(String::new, |why| format!(": {why}"));
     let used = format!("{} of {} used ({} %)", log.used.iec(), log.size.iec(), log.percent());
     let volumes: Vec<String> = log.volumes.iter().map(ToString::to_string).collect();

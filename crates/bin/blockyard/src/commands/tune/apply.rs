@@ -11,7 +11,7 @@ use model::{Refusal, code};
 use serde_json::{Value, json};
 use std::io;
 
-pub fn apply(desk: &Desk, options: &TuneApplyOptions) -> Result<(), Failure> {
+pub(super) fn apply(desk: &Desk, options: &TuneApplyOptions) -> Result<(), Failure> {
     let root = Root::new(&options.which.root);
     let all = chosen(&root, &array(desk)?, &options.which)?;
     let plan = tune::plan(&all, &options.which.only);
@@ -38,7 +38,7 @@ pub fn apply(desk: &Desk, options: &TuneApplyOptions) -> Result<(), Failure> {
     tell(desk, &steps, &files, "Nothing is to be changed.")
 }
 
-pub fn revert(desk: &Desk, root: &Root) -> Result<(), Failure> {
+pub(super) fn revert(desk: &Desk, root: &Root) -> Result<(), Failure> {
     let_root(root)?;
     let (steps, files) = tune::revert(root).map_err(|error| unwritable(root, &error))?;
     tell(desk, &steps, &files, "Nothing was set by blockyard tune apply.")

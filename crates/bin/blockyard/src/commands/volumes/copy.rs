@@ -6,7 +6,7 @@ use crate::progress::{Patience, sentence};
 use control::request::NewCopy;
 use model::{CopySource, Name, VolumeName, VolumeReport};
 
-pub fn begin(
+pub(super) fn begin(
     desk: &Desk,
     source: CopySource,
     pool: Name,
@@ -22,7 +22,7 @@ pub fn begin(
     patience.map_or(Ok(()), |patience| follow(desk, &request, patience))
 }
 
-pub fn cancel(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn cancel(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     desk.client.delete(&format!("/copies/{name}"))?;
     desk.out.said(&format!("nothing is being copied to {name} any more, and what there was of it is gone"))
 }

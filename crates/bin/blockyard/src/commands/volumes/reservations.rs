@@ -14,7 +14,7 @@ and then finds its own disk reserved. Compare with the ISIDs of blockyard sessio
 what nobody holds any more with --clear.";
 
 /// Who has reserved the volume, and who is registered: a line, and a table.
-pub fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/volumes/{name}"), "volume")?;
     if desk.out.is_json() {
         return desk.out.json(&answer);
@@ -39,7 +39,7 @@ pub fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
 }
 
 /// Everything that hosts have reserved of the volume is taken back.
-pub fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Failure> {
+pub(super) fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Failure> {
     if !yes {
         desk.client.look(&format!("/volumes/{name}"), "volume")?;
         let message = format!("hosts that share volume {name} would not be kept apart any more");
@@ -51,7 +51,7 @@ pub fn clear(desk: &Desk, name: &VolumeName, yes: bool) -> Result<(), Failure> {
 }
 
 /// The reservation in a few words.
-pub fn sentence(reservation: &ReservationReport) -> String {
+pub(super) fn sentence(reservation: &ReservationReport) -> String {
     let kind = reservation.kind.map_or("not reserved", ReservationKind::as_str);
     let isid = reservation.holder_isid.as_ref().map_or(String::new(), |isid| format!(" (ISID {isid})"));
     let holder = reservation.holder.as_ref().map_or(String::new(), |holder| format!(", held by {holder}{isid}"));

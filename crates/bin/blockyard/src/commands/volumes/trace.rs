@@ -10,14 +10,14 @@ use model::{TraceReport, VolumeName};
 use std::path::Path;
 
 /// The volume is traced from now on.
-pub fn start(desk: &Desk, name: &VolumeName, commands: Option<u32>) -> Result<(), Failure> {
+pub(super) fn start(desk: &Desk, name: &VolumeName, commands: Option<u32>) -> Result<(), Failure> {
     let answer = desk.client.post(&format!("/traces/{name}"), &NewTrace { commands }, "trace")?;
     let trace: TraceReport = answer.decode()?;
     desk.out.done(&answer, &format!("volume {name} is traced: its last {} commands are kept", trace.commands_max))
 }
 
 /// What is kept is in the file `to`, and where it `stops`, it is forgotten then.
-pub fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Result<(), Failure> {
+pub(super) fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Result<(), Failure> {
     let mut file = NewFile::at(to);
     let saved = desk.client.fetch(&format!("/trace-files/{name}"), |bytes| file.put(bytes))?;
     // A reader of standard output that is gone has what it wanted.
@@ -32,7 +32,7 @@ pub fn take(desk: &Desk, name: &VolumeName, to: &Path, stops: bool) -> Result<()
 }
 
 /// The volume is not traced any more.
-pub fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.delete_for(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;
     desk.out
@@ -40,7 +40,7 @@ pub fn stop(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
 }
 
 /// Whether the volume is traced, and how much is kept.
-pub fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
+pub(super) fn show(desk: &Desk, name: &VolumeName) -> Result<(), Failure> {
     let answer = desk.client.get(&format!("/traces/{name}"), "trace")?;
     let trace: TraceReport = answer.decode()?;
     let header = &["VOLUME", "TRACED", "COMMANDS", "AT MOST", "OVERWRITTEN", "UNENDED", "SESSIONS", "FOR"];

@@ -3,7 +3,7 @@
 use super::{Machine, Terms};
 use crate::connect::Step;
 
-pub fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
+pub(super) fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
     let Terms { commands, segment_bytes, first_burst_bytes, burst_bytes, .. } = terms;
     let key =
         |name: &str, value: &str| format!("esxcli iscsi adapter param set --adapter=HBA --key={name} --value={value}");

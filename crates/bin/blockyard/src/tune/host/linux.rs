@@ -6,7 +6,7 @@ use crate::connect::Step;
 /// What S0 sets (`blockdev --setra 2048`).
 const READ_AHEAD_KB: u32 = 1024;
 
-pub fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
+pub(super) fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
     let mut steps = vec![sessions(terms, machine), disks(terms)];
     steps.extend(network(machine));
     steps
@@ -83,7 +83,7 @@ fn disks(terms: Terms) -> Step {
 }
 
 /// TCP and cards.
-pub fn network(machine: Machine) -> Vec<Step> {
+pub(super) fn network(machine: Machine) -> Vec<Step> {
     let tcp = [
         "cat > /etc/sysctl.d/90-blockyard-host.conf <<'END'",
         "# The kernel's initiator has the system's default; bbr is for long ways that lose packets.",

@@ -9,7 +9,7 @@ const INITIATOR: [&str; 2] = [
     "$initiator = (Get-ChildItem $class -ErrorAction SilentlyContinue | ? { $_.GetValue('DriverDesc') -eq 'Microsoft iSCSI Initiator' }).PSPath + '\\Parameters'",
 ];
 
-pub fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
+pub(super) fn steps(terms: Terms, machine: Machine) -> Vec<Step> {
     vec![cards(machine), sessions(terms, machine), tcp(), disks()]
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;
 
-pub struct Picture {
+pub(super) struct Picture {
     folder: TempDir,
     pub root: Root,
     pub array: Array,
@@ -116,7 +116,7 @@ const TURNING: [(&str, &str); 10] = [
 ];
 
 impl Picture {
-    pub fn two_sockets() -> Self {
+    pub(super) fn two_sockets() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let root = Root::new(folder.path());
         let disks =
@@ -153,7 +153,7 @@ impl Picture {
     }
 
     /// The file holds this.
-    pub fn put(&self, path: &str, text: &str) {
+    pub(super) fn put(&self, path: &str, text: &str) {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().expect("a folder")).expect("it is made");
         fs::write(path, text).expect("it is written");

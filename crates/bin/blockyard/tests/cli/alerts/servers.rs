@@ -11,7 +11,7 @@ trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
 /// TLS with a key of its own, and the pin of that.
-pub fn proof() -> (Arc<ServerConfig>, String) {
+pub(crate) fn proof() -> (Arc<ServerConfig>, String) {
     let key = rcgen::KeyPair::generate().expect("a key");
     let made = rcgen::CertificateParams::new(vec!["elsewhere".to_owned()]).expect("a name").self_signed(&key);
     let certificate = made.expect("a certificate").der().clone();
@@ -23,12 +23,12 @@ pub fn proof() -> (Arc<ServerConfig>, String) {
     (Arc::new(config), pin)
 }
 
-pub fn secured(stream: TcpStream, config: &Arc<ServerConfig>) -> StreamOwned<ServerConnection, TcpStream> {
+pub(crate) fn secured(stream: TcpStream, config: &Arc<ServerConfig>) -> StreamOwned<ServerConnection, TcpStream> {
     StreamOwned::new(ServerConnection::new(config.clone()).expect("a connection"), stream)
 }
 
 /// An HTTPS server that answers 500 a few times, and then takes what it gets.
-pub struct Webhook {
+pub(crate) struct Webhook {
     pub url: String,
     pub pin: String,
     asked: Arc<Mutex<usize>>,
@@ -36,7 +36,7 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    pub fn start(failures: usize) -> Self {
+    pub(crate) fn start(failures: usize) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("https://{}/hook?of=blockyard", listener.local_addr().expect("an address"));
         let (config, pin) = proof();
@@ -64,11 +64,11 @@ impl Webhook {
         Self { url, pin, asked, taken }
     }
 
-    pub fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         *self.asked.lock().expect("a lock")
     }
 
-    pub fn taken(&self) -> Vec<Value> {
+    pub(crate) fn taken(&self) -> Vec<Value> {
         self.taken.lock().expect("a lock").clone()
     }
 }
@@ -89,14 +89,14 @@ fn request(stream: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
 }
 
 /// A mail server that offers STARTTLS, and takes mail only from whom it lets in.
-pub struct Mailbox {
+pub(crate) struct Mailbox {
     pub address: String,
     pub pin: String,
     taken: Arc<Mutex<Vec<String>>>,
 }
 
 impl Mailbox {
-    pub fn start(login: Option<(&'static str, &'static str)>) -> Self {
+    pub(crate) fn start(login: Option<(&'static str, &'static str)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let (config, pin) = proof();
@@ -111,7 +111,7 @@ impl Mailbox {
         Self { address, pin, taken }
     }
 
-    pub fn taken(&self) -> Vec<String> {
+    pub(crate) fn taken(&self) -> Vec<String> {
         self.taken.lock().expect("a lock").clone()
     }
 }

@@ -46,10 +46,7 @@ async fn make_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
             Came::Dark => stage.come_back(pool).await,
         }
         pool.find_disks(stage).await;
-        match stage
-            .ask(Order::OpenPool { id: pool.id, force: false, accept_log_loss: false, read_only: false, key: None })
-            .await
-        {
+        match stage.ask(pool.opening()).await {
             Ok(_) => return Ok(()),
             Err(refusal) if is_no_pool(&refusal) => wipe(stage, pool).await?,
             Err(refusal) => return Err(format!("a pool that was being made: {refusal}")),
@@ -84,10 +81,7 @@ async fn destroy_pool(stage: &Stage, pool: &Pool) -> Judged<()> {
         Came::Dark => {
             stage.come_back(pool).await;
             pool.find_disks(stage).await;
-            match stage
-                .ask(Order::OpenPool { id: pool.id, force: false, accept_log_loss: false, read_only: false, key: None })
-                .await
-            {
+            match stage.ask(pool.opening()).await {
                 Ok(_) => drop(stage.order(Order::DestroyPool { pool: pool.name.clone() }).await?),
                 Err(refusal) if is_no_pool(&refusal) => wipe(stage, pool).await?,
                 Err(refusal) => return Err(format!("a pool that was being destroyed: {refusal}")),

@@ -118,7 +118,8 @@ async fn mend(stage: &Stage, pool: &Pool, volumes: &[Presented]) -> Judged<()> {
     Ok(())
 }
 
-async fn scrub(stage: &Stage, pool: &Pool) -> Judged<ScrubReport> {
+/// What a scrub has found, which has ended.
+pub(in crate::profile) async fn scrub(stage: &Stage, pool: &Pool) -> Judged<ScrubReport> {
     stage.order(Order::StartScrub { pool: pool.name.clone(), repairs: false }).await?;
     let until = stage.world.now() + SCRUB_TIME_MAX;
     loop {

@@ -4,12 +4,13 @@ use crate::host::traffic::{Habits, Unit};
 use crate::pool::{Pool, PoolPlan};
 use crate::stage::{DISK_PATIENCE, Judged, Presented, Stage, Traffic};
 use model::{DiskName, Level, MemberReport, MemberState, Order, code};
+use raid::deadlines::FIRST_DEADLINE;
 use shard::World;
 use sim::DiskFaults;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(super) const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
+pub(in crate::profile) const PROTECTED: [Level; 4] = [Level::Raid1, Level::Raid5, Level::Raid6, Level::Raid10];
 
 /// Why a member cannot be counted on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -89,7 +90,7 @@ impl Infirmary<'_> {
         let chance = &self.stage.chance;
         let often = u32::try_from(chance.within(1_000..=300_000)).expect("at most a million");
         let faults = DiskFaults::default();
-        match chance.below(6) {
+        match chance.below(7) {
             0 => handle.fail(),
             1 => {
                 handle.hang();
@@ -104,6 +105,10 @@ impl Infirmary<'_> {
             2 => handle.set_faults(DiskFaults { latent_per_million: often, ..faults }),
             3 => handle.set_faults(DiskFaults { write_error_per_million: often, ..faults }),
             4 => handle.set_faults(DiskFaults { flush_error_per_million: often, ..faults }),
+            5 => {
+                let slow = FIRST_DEADLINE / 2..=DISK_PATIENCE;
+                handle.set_faults(DiskFaults { slow_per_million: often, slow, ..faults });
+            }
             _ => self.take_out(&disk).await?,
         }
         Ok(())
@@ -132,10 +137,10 @@ impl Infirmary<'_> {
         }
     }
 
-    /// Every disk that is well answers late now and then.
+    /// Every disk that is well answers late now and then, yet never so late that the pool may give it up.
     async fn slow_all(&self) -> Judged<()> {
         let report = self.stage.pool().await?;
-        let slow = Duration::from_millis(10)..=self.stage.chance.moment(DISK_PATIENCE) + Duration::from_millis(10);
+        let slow = Duration::from_millis(10)..=self.stage.chance.moment(FIRST_DEADLINE / 2) + Duration::from_millis(10);
         let slow_per_million = u32::try_from(self.stage.chance.below(20_000)).expect("at most a million");
         for disk in report.members().filter_map(|member| member.disk.as_ref()) {
             if !self.ill.contains_key(disk) {

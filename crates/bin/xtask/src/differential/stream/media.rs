@@ -51,7 +51,7 @@ const WRITE_SAME: Verb = Verb {
     flags: &[UNMAP, UNMAP, ANCHOR, NDOB, PROTECT],
 };
 
-pub fn request(random: &mut Random) -> Request {
+pub(super) fn request(random: &mut Random) -> Request {
     match random.below(20) {
         0..=3 => write(random, &WRITE),
         4..=6 => read(random),

@@ -3,7 +3,7 @@
 use super::{Changes, Request, allocation, flags};
 use lab::random::Random;
 
-pub fn request(random: &mut Random) -> Request {
+pub(super) fn request(random: &mut Random) -> Request {
     match random.below(20) {
         0..=3 => inquiry(random),
         4..=6 => mode_sense(random),

@@ -26,7 +26,7 @@ const OUT_NAMES: [&str; 9] = [
 const ACTIONS: [u8; 16] = [6, 6, 6, 0, 0, 1, 1, 1, 2, 2, 3, 4, 5, 7, 8, 0x1F];
 const TYPES: [u8; 10] = [1, 3, 5, 6, 7, 8, 0, 2, 4, 9];
 
-pub fn request(random: &mut Random) -> Request {
+pub(super) fn request(random: &mut Random) -> Request {
     match random.below(8) {
         0..=1 => reserve(random),
         2..=3 => persistent_in(random),

@@ -10,13 +10,13 @@ const DISKS: usize = 4;
 const BYTES: &str = "16M";
 
 /// A volume on file disks, and who reads and writes it from outside.
-pub struct Array<'a> {
+pub(super) struct Array<'a> {
     machine: &'a Machine,
 }
 
 impl<'a> Array<'a> {
     /// Four files are a pool with a volume, which a host sees.
-    pub fn make(machine: &'a Machine) -> Result<Self> {
+    pub(super) fn make(machine: &'a Machine) -> Result<Self> {
         // The folder that the unit allows is not there until somebody makes it.
         machine.sh("install -d -o blockyard -g blockyard /srv/blockyard && systemctl restart blockyard")?;
         machine.await_active("blockyard")?;
@@ -29,7 +29,7 @@ impl<'a> Array<'a> {
     }
 
     /// The pool of an array that was purged serves again.
-    pub fn import(&self) -> Result<()> {
+    pub(super) fn import(&self) -> Result<()> {
         self.add_disks("")?;
         self.by("pool import tank --force")?;
         self.present()
@@ -49,12 +49,12 @@ impl<'a> Array<'a> {
     }
 
     /// The host writes the byte all over the first part of the volume.
-    pub fn write(&self, byte: u8) -> Result<()> {
+    pub(super) fn write(&self, byte: u8) -> Result<()> {
         self.ask(&format!("write -P {byte} 0 {BYTES}")).map(drop)
     }
 
     /// The host reads the byte there, and nothing else.
-    pub fn read(&self, byte: u8) -> Result<()> {
+    pub(super) fn read(&self, byte: u8) -> Result<()> {
         let said = self.ask(&format!("read -P {byte} 0 {BYTES}"))?;
         ensure!(!said.contains("verification failed"), "the volume holds something else: {said}");
         Ok(())
@@ -72,7 +72,7 @@ impl<'a> Array<'a> {
     }
 
     /// What each disk holds, in short.
-    pub fn sums(&self) -> Result<String> {
+    pub(super) fn sums(&self) -> Result<String> {
         self.machine.sh("sha256sum /srv/blockyard/*.img")
     }
 }

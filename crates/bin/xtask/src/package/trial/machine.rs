@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(200);
 
 /// A running Debian; it ends, and its files go, when this is dropped.
-pub struct Machine {
+pub(super) struct Machine {
     // Dropped before the files that it runs from.
     unshare: Background,
     scratch: TempDir,
@@ -25,7 +25,7 @@ pub struct Machine {
 
 impl Machine {
     /// A copy of `clean` has booted.
-    pub fn boot(clean: &Path) -> Result<Self> {
+    pub(super) fn boot(clean: &Path) -> Result<Self> {
         let begun = Instant::now();
         let parent = clean.parent().context("the clean root lies in a folder")?;
         let scratch = tempfile::Builder::new().prefix("trial-").tempdir_in(parent)?;
@@ -61,7 +61,7 @@ impl Machine {
     }
 
     /// How long it has been there.
-    pub fn age(&self) -> Duration {
+    pub(super) fn age(&self) -> Duration {
         self.begun.elapsed()
     }
 
@@ -85,7 +85,7 @@ impl Machine {
     /// What a command there said.
     ///
     /// *Errors*: it failed.
-    pub fn sh(&self, command: &str) -> Result<String> {
+    pub(super) fn sh(&self, command: &str) -> Result<String> {
         match self.run(command)? {
             (true, said) => Ok(said),
             (false, said) => {
@@ -96,35 +96,35 @@ impl Machine {
     }
 
     /// True when there is something at the path.
-    pub fn has(&self, path: &str) -> bool {
+    pub(super) fn has(&self, path: &str) -> bool {
         self.root().join(path.trim_start_matches('/')).exists()
     }
 
     /// The file lies there, and where.
-    pub fn take(&self, file: &Path) -> Result<String> {
+    pub(super) fn take(&self, file: &Path) -> Result<String> {
         let name = file.file_name().context("a package has a name")?.to_string_lossy().into_owned();
         fs::copy(file, self.root().join("root").join(&name))?;
         Ok(format!("/root/{name}"))
     }
 
     /// The package there is installed, by apt and without a network.
-    pub fn install(&self, package: &str) -> Result<()> {
+    pub(super) fn install(&self, package: &str) -> Result<()> {
         let options = "-y --no-install-recommends --allow-downgrades -o Dpkg::Options::=--force-confold";
         self.sh(&format!("apt-get install {options} {package}")).map(drop)
     }
 
     /// The process of the daemon; `0` when there is none.
-    pub fn main_pid(&self) -> Result<String> {
+    pub(super) fn main_pid(&self) -> Result<String> {
         Ok(self.sh("systemctl show -p MainPID --value blockyard")?.trim().to_owned())
     }
 
     /// The unit is active: its program has said that it is ready.
-    pub fn await_active(&self, unit: &str) -> Result<()> {
+    pub(super) fn await_active(&self, unit: &str) -> Result<()> {
         self.await_that("the unit to be active", || Ok(self.run(&format!("systemctl is-active {unit}"))?.0))
     }
 
     /// Waits until something is so there.
-    pub fn await_that(&self, what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
+    pub(super) fn await_that(&self, what: &str, is_so: impl Fn() -> Result<bool>) -> Result<()> {
         let begun = Instant::now();
         while !is_so()? {
             if begun.elapsed() > PATIENCE {
@@ -137,7 +137,7 @@ impl Machine {
     }
 
     /// Every file, folder and link of the machine.
-    pub fn files(&self) -> Result<BTreeSet<String>> {
+    pub(super) fn files(&self) -> Result<BTreeSet<String>> {
         let listed = self.sh("find / -xdev -path /root -prune -o -path /tmp -prune -o -print")?;
         Ok(listed.lines().map(str::to_owned).collect())
     }

@@ -23,7 +23,7 @@ const TRIED: [(&str, &str, bool); 11] = [
 
 /// A program that the unit starts is refused everything that it needs not, by the rule that is meant to; the same program does all of
 /// it as root outside of the sandbox, and as the unit's user what the sandbox alone forbids.
-pub fn holds(machine: &Machine) -> Result<()> {
+pub(super) fn holds(machine: &Machine) -> Result<()> {
     let probe = machine.take(&workspace::root().join("tests/package/probe"))?;
     machine.sh(&format!("install -D -m 755 {probe} {FOLDER}/probe"))?;
     agrees("root", &machine.sh(&format!("{FOLDER}/probe"))?, |_| "done")?;

@@ -77,6 +77,18 @@ fn lengths_count_production_and_leave_tests_apart() {
 }
 
 #[test]
+fn assertions_are_those_that_a_release_build_keeps() {
+    let text =
+        "fn a() { assert!(b()); assert_eq!(1, 1); assert_ne!(1, 2); unreachable!(\"why\"); const { assert!(C) } }
+        fn b() { debug_assert!(c()); unreachable!(); d().expect(\"why\"); panic!(\"what\"); }
+        #[cfg(test)] fn c() { assert!(d()); }
+        #[test] fn d() { } #[cfg(test)] mod tests { fn e() { assert!(f()); } } #[cfg(test)] mod rig; mod other;";
+    let read = source("crates/pure/raid/src/lib.rs", text);
+    assert_eq!((read.assertions, read.test_modules), (5, vec!["rig".to_owned()]));
+    assert_eq!(source("crates/pure/raid/src/plan/tests.rs", "fn a() { assert!(b()); }").assertions, 0);
+}
+
+#[test]
 fn tests_of_every_kind_are_known_by_name() {
     let text =
         "#[test]\nfn one() {}\n#[tokio::test]\nasync fn two() {}\nproptest! { #[test] fn three(x in 0..3) {} }\n";

@@ -7,7 +7,7 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, Expr, ExprLit, Ident, Lit, Meta};
 
 /// What the checks ask of the file at `path`.
-pub fn read(path: &str, text: &str, syntax: &syn::File) -> Source {
+pub(super) fn read(path: &str, text: &str, syntax: &syn::File) -> Source {
     let all_tests = path.ends_with("/tests.rs") || path.split('/').any(|part| part == "tests" || part == "benches");
     let mut walk = Walk { source: Source { path: path.to_owned(), ..Source::default() }, test_depth: 0, test_lines: 0 };
     if all_tests {
@@ -81,6 +81,15 @@ fn is_test(attribute: &Attribute) -> bool {
     attribute.path().segments.last().is_some_and(|segment| segment.ident == "test")
 }
 
+/// True for what panics in a release build, too, when an invariant does not hold. `unreachable!` has to give its reason.
+fn is_assertion(name: &str, call: &syn::Macro) -> bool {
+    match name {
+        "assert" | "assert_eq" | "assert_ne" => true,
+        "unreachable" => !call.tokens.is_empty(),
+        _ => false,
+    }
+}
+
 /// True for `#[ignore]`, unless its reason says that another test runs this one in a child process.
 fn is_left_out(attribute: &Attribute) -> bool {
     let is_child = match &attribute.meta {
@@ -96,6 +105,9 @@ fn is_left_out(attribute: &Attribute) -> bool {
 impl<'a> Visit<'a> for Walk {
     fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
         self.name(&item.ident);
+        if item.content.is_none() && item.attrs.iter().any(is_cfg_test) {
+            self.source.test_modules.push(item.ident.to_string());
+        }
         self.inside(&item.attrs, item, |walk| visit::visit_item_mod(walk, item));
     }
 
@@ -171,6 +183,9 @@ impl<'a> Visit<'a> for Walk {
         let name = call.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
         if name == "todo" || name == "unimplemented" {
             self.source.unfinished.push((format!("{name}!"), call.span().start().line));
+        }
+        if self.test_depth == 0 && is_assertion(&name, call) {
+            self.source.assertions += 1;
         }
         if name == "proptest" {
             self.proptest(call);

@@ -20,10 +20,10 @@ use tokio_rustls::client::TlsStream;
 use trust::Trust;
 
 /// The password of every user here.
-pub const PASSWORD: &str = "correct horse battery staple";
+pub(crate) const PASSWORD: &str = "correct horse battery staple";
 
 /// A node that serves until it is dropped.
-pub struct Node {
+pub(crate) struct Node {
     pub address: SocketAddr,
     pub control: Arc<Control>,
     pub dir: TempDir,
@@ -32,7 +32,7 @@ pub struct Node {
 }
 
 impl Node {
-    pub async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         let dir = tempfile::tempdir().expect("a folder");
         let settings = Settings {
             state_dir: dir.path().join("state"),
@@ -67,7 +67,7 @@ impl Node {
     }
 
     /// What the command line is answered, at the socket.
-    pub async fn local(&self, method: Method, path: &str, body: &Value) -> Page {
+    pub(crate) async fn local(&self, method: Method, path: &str, body: &Value) -> Page {
         let stream = UnixStream::connect(self.dir.path().join("socket")).await.expect("connects");
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("speaks");
@@ -79,14 +79,14 @@ impl Node {
     }
 
     /// A user, who can log in.
-    pub async fn user(&self, name: &str, role: Role) {
+    pub(crate) async fn user(&self, name: &str, role: Role) {
         let body = json!({ "name": name, "role": role, "password": PASSWORD });
         let page = self.local(Method::POST, "/api/v1/users", &body).await;
         assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
     }
 
     /// A browser that this user has logged in with.
-    pub async fn browser_of(&self, name: &str) -> Browser {
+    pub(crate) async fn browser_of(&self, name: &str) -> Browser {
         let mut browser = Browser::of(self);
         let page = browser.log_in(name, PASSWORD).await;
         assert_eq!(page.status, StatusCode::CREATED, "{}", page.text);
@@ -94,7 +94,7 @@ impl Node {
     }
 
     /// What `blockyard web show` says of its key.
-    pub fn pin(&self) -> String {
+    pub(crate) fn pin(&self) -> String {
         self.pin.clone()
     }
 }
@@ -106,14 +106,14 @@ impl Drop for Node {
 }
 
 /// What came back.
-pub struct Page {
+pub(crate) struct Page {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub text: String,
 }
 
 impl Page {
-    pub fn header(&self, name: &str) -> &str {
+    pub(crate) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().expect("text"))
     }
 }
@@ -125,14 +125,14 @@ impl Page {
         Self { status, headers, text: String::from_utf8(body.to_vec()).expect("text") }
     }
 
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or(Value::Null)
     }
 }
 
 /// A browser, or whatever else speaks HTTPS.
 #[derive(Clone)]
-pub struct Browser {
+pub(crate) struct Browser {
     address: SocketAddr,
     connector: TlsConnector,
     /// What is sent with each request.
@@ -140,16 +140,16 @@ pub struct Browser {
 }
 
 impl Browser {
-    pub fn of(node: &Node) -> Self {
+    pub(crate) fn of(node: &Node) -> Self {
         Self::with(node, Trust::Pin(node.pin()))
     }
 
-    pub fn with(node: &Node, trust: Trust) -> Self {
+    pub(crate) fn with(node: &Node, trust: Trust) -> Self {
         let connector = TlsConnector::from(Arc::new(trust.client().expect("a client")));
         Self { address: node.address, connector, headers: Vec::new() }
     }
 
-    pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
+    pub(crate) async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect(self.address).await?;
         let name = ServerName::try_from("node1").expect("a name");
         self.connector.connect(name, stream).await
@@ -157,13 +157,13 @@ impl Browser {
 
     /// Asks, and the answer is this.
     #[track_caller]
-    pub fn expect(page: Page, status: u16) -> Value {
+    pub(crate) fn expect(page: Page, status: u16) -> Value {
         assert_eq!(page.status.as_u16(), status, "{}", page.text);
         page.json()
     }
 
     /// The user has logged in: this browser sends its cookie, its word and its origin from now on.
-    pub async fn log_in(&mut self, name: &str, password: &str) -> Page {
+    pub(crate) async fn log_in(&mut self, name: &str, password: &str) -> Page {
         let body = json!({ "name": name, "password": password }).to_string();
         let page = self.ask(Method::POST, "/api/v1/session", &body).await;
         if page.status == StatusCode::CREATED {
@@ -173,7 +173,7 @@ impl Browser {
     }
 
     /// What a login has answered is sent from now on.
-    pub fn keep(&mut self, page: &Page) {
+    pub(crate) fn keep(&mut self, page: &Page) {
         let cookie = page.header("set-cookie").split(';').next().expect("a cookie").to_owned();
         let csrf = page.json()["session"]["csrf"].as_str().expect("a word").to_owned();
         let origin = format!("https://{}", self.address);
@@ -181,7 +181,7 @@ impl Browser {
     }
 
     /// As this browser, without the header, or with another value of it.
-    pub fn but(&self, name: &'static str, value: Option<&str>) -> Self {
+    pub(crate) fn but(&self, name: &'static str, value: Option<&str>) -> Self {
         let mut other = self.clone();
         other.headers.retain(|(header, _)| *header != name);
         other.headers.extend(value.map(|value| (name, value.to_owned())));
@@ -189,18 +189,18 @@ impl Browser {
     }
 
     /// A page, as a person's browser asks for one.
-    pub async fn page(&self, path: &str) -> Page {
+    pub(crate) async fn page(&self, path: &str) -> Page {
         let mut person = self.clone();
         person.headers.push(("accept", "text/html".to_owned()));
         person.ask(Method::GET, path, "").await
     }
 
-    pub async fn ask(&self, method: Method, path: &str, body: &str) -> Page {
+    pub(crate) async fn ask(&self, method: Method, path: &str, body: &str) -> Page {
         Page::of(self.open(method, path, body).await).await
     }
 
     /// An answer before its body has come.
-    pub async fn open(&self, method: Method, path: &str, body: &str) -> Response<Incoming> {
+    pub(crate) async fn open(&self, method: Method, path: &str, body: &str) -> Response<Incoming> {
         let stream = self.connect().await.expect("connects");
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("speaks");

@@ -1,6 +1,6 @@
 //! How a path logs in: identity, reservation key, access state.
 //!
-//! Called by [`super::Paths`] at open and at every reconnect. It must never let a path take part that leads to another
+//! Called by [`super::Paths`] at open and at every reconnect, and by [`crate::disk`] when the target reports a change. It must never let a path take part that leads to another
 //! unit, or whose unit another initiator has registered with.
 
 use super::{Connected, LOGIN_LIMIT, Paths};
@@ -12,6 +12,7 @@ use crate::page::AccessState;
 use crate::session::Session;
 use iscsi::pdu::Isid;
 use shard::World;
+use std::rc::Rc;
 
 impl<W: World> Paths<W> {
     /// The path is logged in, leads to the unit that was opened, and has registered a key of its own.
@@ -25,6 +26,71 @@ impl<W: World> Paths<W> {
                 session.close().await;
                 Err(error)
             }
+        }
+    }
+
+    /// The path leads to the unit that was opened, and its key is registered; else its session is ended.
+    ///
+    /// A registration that went with the mapping of the LUN is made again. One that was preempted is not: another initiator
+    /// may have written and left since, and the disk fails.
+    pub(in crate::disk) async fn look_again(self: &Rc<Self>, path: usize, session: &Session<W>, is_preempted: bool) {
+        if std::mem::replace(&mut self.entries.borrow_mut()[path].is_looking, true) {
+            // Another command does it; this one may not pass before that.
+            return self.changed.until(|| !self.entries.borrow()[path].is_looking || session.ended().is_some()).await;
+        }
+        let looked = match is_preempted {
+            true => self.still_registered(path, session).await,
+            false => self.prepare(path, session).await,
+        };
+        {
+            let entry = &mut self.entries.borrow_mut()[path];
+            entry.is_looking = false;
+            if let (Ok((key, access)), None) = (&looked, session.ended()) {
+                (entry.key, entry.access) = (*key, *access);
+            }
+        }
+        match looked {
+            Err(OpenError::Fence(FenceError::Foreign { key })) => {
+                self.fail(&format!("another initiator has taken the unit, with the key {key:#018x}"));
+            }
+            Err(error) => self.drop_session(path, session, &error.to_string()),
+            Ok(_) => self.choose(),
+        }
+        self.changed.raise();
+    }
+
+    /// The path's key is registered: another one was preempted, as ours are that fence lost paths.
+    ///
+    /// *Errors*: the session failed. The disk fails where the key is not registered any more.
+    async fn still_registered(&self, path: usize, session: &Session<W>) -> Result<(u64, AccessState), OpenError> {
+        let (key, access) = {
+            let entry = &self.entries.borrow()[path];
+            (entry.key, entry.access)
+        };
+        if self.config.usage != Use::Look && !self.fence().has(session, key).await? && session.ended().is_none() {
+            self.fail("another initiator has preempted our registration with the unit");
+        }
+        Ok((key, access))
+    }
+
+    /// The disk has failed where another initiator has taken the unit; else the path is to log in and register again: the
+    /// target has lost its registration, as LIO does a moment before it unmaps a LUN.
+    pub(in crate::disk) async fn resolve_conflict(self: &Rc<Self>, path: usize, session: &Session<W>) {
+        let fence = self.fence();
+        let foreign = fence.foreign(session, |key| self.is_own_key(key)).await;
+        match foreign {
+            Ok(Some(key)) => {
+                self.fail(&format!(
+                    "another initiator has taken the reservation of the unit, with the key {key:#018x}"
+                ));
+            }
+            Ok(None) if matches!(fence, UnitFence::Reset { .. }) => {
+                self.fail("another initiator has reserved the unit");
+            }
+            Ok(None) => {
+                self.drop_session(path, session, "the target does not know the registration of the path any more")
+            }
+            Err(error) => self.drop_session(path, session, &error.to_string()),
         }
     }
 
@@ -88,7 +154,7 @@ impl<W: World> Paths<W> {
         }
         // Another array may have registered at the same moment: the one that sees the other steps back.
         if !force && let Some(other) = foreign().await? {
-            let _ = fence.leave(session).await;
+            let _ = fence.leave(session, key).await;
             return Err(FenceError::Foreign { key: other }.into());
         }
         Ok(key)

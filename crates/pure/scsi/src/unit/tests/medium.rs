@@ -121,3 +121,15 @@ fn bad_block_beyond_32_bits_is_named_where_the_format_has_room_for_it() {
     let descriptor = run(&unit, HOST, &read, &[]).sense.expect("sense").emit();
     assert_eq!(descriptor[12..20], far.to_be_bytes());
 }
+
+#[test]
+fn device_that_is_away_is_asked_again_unless_acknowledged_writes_may_be_lost_with_it() {
+    let unit = unit();
+    unit.device().failure.set(Some(IoErrorKind::Away));
+    assert_eq!(refused(&unit, &cdb10(0x2A, 0, 0, 1), &[1; BLOCK]), (2, 4, 1));
+    unit.set_write_cache(true);
+    assert_eq!(sense(&run(&unit, HOST, &[0; 6], &[])), (6, 0x2A, 0x01));
+    assert_eq!(refused(&unit, &cdb10(0x35, 0, 0, 0), &[]), (4, 0x44, 0), "else it would be repeated until it is GOOD");
+    unit.set_absence(Some(crate::Absence::BecomingReady));
+    assert_eq!(refused(&unit, &cdb10(0x35, 0, 0, 0), &[]), (2, 4, 1), "who comes to a stand-in has lost nothing there");
+}

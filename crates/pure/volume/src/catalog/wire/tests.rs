@@ -1,8 +1,9 @@
 use super::*;
-use crate::catalog::LogState;
 use crate::catalog::{BranchRecord, DeadRange, LOCKED_FOR_EVER, Parent, SlabRun, SnapshotRecord, VOLUME_BYTES_MAX};
+use crate::catalog::{CopyRecord, LogState, LostRecord, ScrubPhase, ScrubPosition, ScrubRecord};
 use crate::crypt::{KeyId, WrappedKey};
 use crate::label::{ENCRYPTED, FAMILIES};
+use block::Extent;
 use proptest::prelude::*;
 
 /// A catalog in which everything occurs.
@@ -66,6 +67,37 @@ pub(crate) fn rich() -> Catalog {
         families: vec![family()],
         log: Some(LogRecord { group: 2, id: id(77), state: LogState::Abandoned, volumes: vec![id(1001), id(2000)] }),
         reservations: [(id(1001), vec![1; 13]), (id(1002), vec![2; 400])].into(),
+        lost: [(0, LostRecord { runs: vec![Extent::new(7, 2), Extent::new(9, 1), Extent::new(400, 64)], more: 3 })]
+            .into(),
+        copies: BTreeMap::new(),
+        scrub: Some(scrub()),
+        written: Some(7),
+    }
+}
+
+fn copy(source: &str) -> CopyRecord {
+    let (source_pool, snapshot) = (Uuid::from_u128(5), Uuid::from_u128(6));
+    CopyRecord {
+        source_pool,
+        snapshot,
+        made: true,
+        source: source.into(),
+        next: Blocks(1 << 33),
+        copied_bytes: 1 << 40,
+    }
+}
+
+fn scrub() -> ScrubRecord {
+    ScrubRecord {
+        phase: ScrubPhase::Running,
+        started: 1_700_000_003,
+        ended: 0,
+        repairs: true,
+        at: ScrubPosition { group: 1, stripe: 1 << 33, stripe_bytes: 1 << 18 },
+        checked_bytes: 1 << 40,
+        mismatches: 1,
+        unreadable: 2,
+        healed: 3,
     }
 }
 
@@ -161,7 +193,14 @@ fn catalog_asks_for_no_newer_program_than_it_needs() {
     assert_eq!(needed_by(&catalog.emit()), FAMILIES);
     catalog.families[0].branches[1].partial = true;
     assert_eq!(needed_by(&catalog.emit()), FAMILIES | crate::label::PARTIAL);
+    let (copied, whole) = (catalog.families[0].branches[1].id, catalog.families[0].branches[0].id);
+    catalog.copies.insert(copied, copy("tank/b@daily 3"));
     assert_eq!(Catalog::parse(&catalog.emit()), Ok(catalog.clone()));
+    assert!(catalog.emit().len() <= catalog.emitted_bytes_max());
+    catalog.copies.insert(whole, copy("a copy to a volume that is whole"));
+    let parsed = Catalog::parse(&catalog.emit()).unwrap();
+    assert_eq!(parsed.copies.into_keys().collect::<Vec<_>>(), [copied]);
+    catalog.copies.clear();
     catalog.families[0].branches[1].partial = false;
     catalog.groups[1].protected = true;
     assert_eq!(needed_by(&catalog.emit()), FAMILIES | PROTECTED);

@@ -6,6 +6,7 @@ use super::Meta;
 use crate::layout::BLOCK_BYTES;
 use crate::sabotage::{self, Sabotage};
 use crate::tree::Damage;
+use block::sealed::is_blank;
 use block::{BlockDevice, Buf, Stable, View, Written};
 
 /// What the copies of one slot hold together.
@@ -52,8 +53,7 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
         let best = found.iter().max_by_key(|(rank, _)| *rank).and_then(|(_, bytes)| bytes.clone());
         let newest = found.iter().filter_map(|(rank, _)| *rank).max();
         let Some(head) = best.as_ref().and_then(|bytes| Head::parse(identity, bytes)) else {
-            let is_blank = |bytes: &View| bytes.iter().all(|&byte| byte == 0);
-            let blank = found.iter().any(|(_, bytes)| bytes.as_ref().is_some_and(is_blank));
+            let blank = found.iter().any(|(_, bytes)| bytes.as_ref().is_some_and(|bytes| is_blank(bytes)));
             return if blank { Slot::Blank } else { Slot::Damaged };
         };
         for (copy, (rank, _)) in found.iter().enumerate().filter(|(_, (rank, _))| *rank != newest) {

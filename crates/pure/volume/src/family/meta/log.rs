@@ -132,7 +132,9 @@ impl<D: BlockDevice + 'static, G: BlockDevice> Meta<D, G> {
     /// *Shape*: whole blocks, at most as many as the log has; its places are prepared, and the next. *Durability*: when it
     /// returns.
     pub(crate) async fn write_log(&self, sequence: u64, data: View) -> Result<(), MapError> {
-        let ring = u64::from(self.log_blocks);
+        let (ring, blocks) = (u64::from(self.log_blocks), (data.len() / BLOCK) as u64);
+        assert!(data.len().is_multiple_of(BLOCK) && blocks <= ring, "a commit is of whole blocks, within the ring");
+        assert!(self.blank.get() >= (sequence + blocks).min(ring), "blocks of the log go to places that are known");
         let at = sequence % ring;
         let here = ((ring - at) as usize * BLOCK).min(data.len());
         let mut parts = vec![(LOG_START + at, data.slice(..here))];

@@ -65,6 +65,78 @@ impl<D: BlockDevice + 'static> Members<'_, D> {
         joined
     }
 
+    /// `disk` has the place of the member `old`, which is in service, and is in service itself: it holds what `old` held.
+    ///
+    /// *Durability*: when it returns; a crash before leaves `old` or `disk` in the place, and `disk` has had every write by then.
+    /// *Errors*: `MemberUnknown`, `MemberState`, `Regrouping`, `DiskKnown`, `DiskTooSmall`, `ReplacementTooSmall`, `DiskOfPool`,
+    /// `DiskForeign`, `DiskFails`, `NotReached` with `old` in its place; `MemberState` of `disk` when it missed the commit that
+    /// names it; `CatalogLost`.
+    pub async fn exchange(&self, old: Uuid, disk: NewDisk<D>, labelling: Labelling) -> Result<(), PoolError> {
+        let _held = self.regroup()?;
+        let id = disk.id;
+        self.admit_exchange(old, &disk, labelling.force).await?;
+        let device = Rc::new(disk.device);
+        let joined = async {
+            self.label_all(&[(id, device.clone())], &labelling).await?;
+            // It has a whole commit before one counts on it: a crash finds it at most one behind, and so the old one, which may
+            // be too sick to take a commit and must not be lost for that now.
+            self.store.invite(id, device);
+            self.store.let_leave(Some(old));
+            let ((), change) = self.store.change(|_| Ok(()))?;
+            self.store.committed(change).await?;
+            if !self.store.is_guest(id) {
+                return Err(PoolError::NotReached(id));
+            }
+            let ((), change) = self.store.change(|catalog| {
+                let member = catalog.member_mut(old).ok_or(PoolError::MemberUnknown(old))?;
+                if member.state != MemberState::InService {
+                    return Err(PoolError::MemberState { disk: old, is: member.state.word(), asked: "copied" });
+                }
+                *member = MemberRecord { disk: id, state: MemberState::InService, since: SINCE_NEXT };
+                Ok(())
+            })?;
+            self.store.end_visit(id);
+            Ok(change)
+        };
+        let joined = joined.await;
+        self.store.let_leave(None);
+        match joined {
+            Ok(change) => {
+                self.store.committed(change).await?;
+                self.store.detach(old);
+                self.admit_reached(id)
+            }
+            Err(error) => {
+                if error != PoolError::CatalogLost {
+                    self.let_go(&[id]).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Admits a disk that a member can be copied to, and take its place. Nothing is written.
+    ///
+    /// *Errors*: as of [`Members::exchange`].
+    pub async fn admit_exchange(&self, old: Uuid, disk: &NewDisk<D>, force: bool) -> Result<(), PoolError> {
+        let group = self.store.look(|catalog| {
+            let member = catalog.member(old).ok_or(PoolError::MemberUnknown(old))?;
+            if member.state != MemberState::InService {
+                return Err(PoolError::MemberState { disk: old, is: member.state.word(), asked: "copied" });
+            }
+            if catalog.member(disk.id).is_some() {
+                return Err(PoolError::DiskKnown(disk.id));
+            }
+            let has = |group: &GroupRecord| group.members.iter().any(|member| member.disk == old);
+            Ok(catalog.groups.iter().position(has).expect("a member is in a group"))
+        })?;
+        self.admit_room(u16::try_from(group).expect("bounded by GROUPS_MAX"), disk)?;
+        if !force && !self.is_given_up(&disk.device).await {
+            admit_disk(disk).await?;
+        }
+        Ok(())
+    }
+
     /// The group has the last of its places no more, in which `disk` is, and the disk is blank as far as it can be.
     ///
     /// *Shape*: the array has never counted on it. *Durability*: when it returns. *Errors*: `MemberUnknown` when `disk` is

@@ -3,8 +3,8 @@
 use super::rig::*;
 use crate::tests::disk::{GARBAGE, block_on};
 use crate::tests::world::{TestPool, volume_id};
-use crate::{Copied, Lock, MappedRun, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan};
-use block::{BlockDevice, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
+use crate::{Copied, CopyRecord, Lock, MappedRun, PoolError, Provisioning, SnapshotPlan, SpaceEvent, ThinPlan};
+use block::{BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Stable, View, Written};
 use shard::yield_now;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -458,14 +458,14 @@ fn copy_shows_what_the_snapshot_shows_in_another_pool_and_keeps_its_holes() {
         heard.push(copied.looked_at_bytes);
         true
     };
-    let copied = block_on(source.copy_to(&*target, progress));
+    let copied = block_on(source.copy_to(&*target, Blocks(0), progress));
     assert_eq!(copied.unwrap().bytes, 8 << 16);
     assert!(heard.is_sorted() && heard.last() == Some(&(1000 * 4096)));
     let (_, again) = reopen(&world);
     assert_eq!(contents(&open(&again.pool, 7)), contents(&source));
     assert_eq!(again.pool.status().families[0].volumes[0].mapped_bytes, Some(8 << 16));
     let small = create(&other.pool, 8, 10);
-    assert_eq!(block_on(source.copy_to(&*small, async |_| true)).unwrap_err().kind, IoErrorKind::OutOfRange);
+    assert_eq!(block_on(source.copy_to(&*small, Blocks(0), async |_| true)).unwrap_err().kind, IoErrorKind::OutOfRange);
 }
 
 /// A device that counts the writes which are under way.
@@ -518,11 +518,11 @@ fn copy_has_a_few_pieces_under_way_and_ends_with_the_one_that_was_told_last_when
         Busy { device: create(&other.pool, number, 4000), writes: Cell::new(0), most: Cell::new(0), yields }
     };
     let target = busy(7);
-    assert_eq!(block_on(volume.copy_to(&target, async |_| true)).unwrap().looked_at_bytes, 4000 * 4096);
+    assert_eq!(block_on(volume.copy_to(&target, Blocks(0), async |_| true)).unwrap().looked_at_bytes, 4000 * 4096);
     assert!((2..=8).contains(&target.most.get()), "{} at once", target.most.get());
     assert_eq!(contents(&target.device), contents(&volume));
     let stopped = busy(8);
-    let copied = block_on(volume.copy_to(&stopped, async |copied: Copied| copied.bytes < 3 << 20)).unwrap();
+    let copied = block_on(volume.copy_to(&stopped, Blocks(0), async |copied: Copied| copied.bytes < 3 << 20)).unwrap();
     assert_eq!(copied.bytes, 3 << 20);
     let found = contents(&stopped.device);
     assert!((0..3 << 8).all(|block| found.get(&block) == Some(&1)), "what was told is there");
@@ -543,22 +543,48 @@ fn pieces_of_a_copy_end_while_whoever_hears_of_it_takes_his_time() {
         assert_eq!(target.writes.get(), 0, "what was begun has ended");
         true
     };
-    assert_eq!(block_on(volume.copy_to(&target, progress)).unwrap().bytes, 61 << 18);
+    assert_eq!(block_on(volume.copy_to(&target, Blocks(0), progress)).unwrap().bytes, 61 << 18);
     assert_eq!(contents(&target.device), contents(&volume));
+}
+
+#[test]
+fn copy_continues_at_the_block_that_is_next() {
+    let (_, opened) = mirror();
+    let volume = create(&opened.pool, 1, 1000);
+    write(&volume, 0, 512, 1).unwrap();
+    write(&volume, 704, 96, 2).unwrap();
+    let target = create(&opened.pool, 2, 1000);
+    let copied = block_on(volume.copy_to(&*target, Blocks(448), async |_| true)).unwrap();
+    assert_eq!((copied.bytes, copied.looked_at_bytes), (160 * 4096, 1000 * 4096));
+    assert_eq!(contents(&target), blocks(&[(448, 64, 1), (704, 96, 2)]));
+    assert_eq!(block_on(volume.copy_to(&*target, Blocks(1000), async |_| true)).unwrap().bytes, 0);
+    let beyond = block_on(volume.copy_to(&*target, Blocks(1001), async |_| true));
+    assert_eq!(beyond.unwrap_err().kind, IoErrorKind::OutOfRange, "a copy of nothing is not whole");
 }
 
 #[test]
 fn volume_that_is_copied_to_is_partial_until_it_is_whole() {
     let (world, opened) = mirror();
     let partial = |pool: &TestPool| pool.status().families[0].volumes[0].is_partial;
-    let volume = block_on(opened.pool.create_partial_volume(thin_plan(1, 100))).unwrap();
+    let (source_pool, snapshot) = (volume_id(70), volume_id(71));
+    let source = "a source of 29 bytes, in words".to_owned();
+    let copy = CopyRecord { source_pool, snapshot, made: true, source, next: Blocks(0), copied_bytes: 0 };
+    let volume = block_on(opened.pool.create_partial_volume(thin_plan(1, 100), copy.clone())).unwrap();
     write(&volume, 3, 10, 1).unwrap();
     flush(&volume);
     let (_, found) = reopen(&world);
     assert!(partial(&found.pool), "after a crash, too");
-    block_on(opened.pool.complete_volume(volume_id(1))).unwrap();
+    assert_eq!(found.pool.unfinished_copies(), BTreeMap::from([(volume_id(1), copy.clone())]));
+    block_on(opened.pool.keep_copied(volume_id(1), Blocks(13), 10 * 4096)).unwrap();
     let (_, found) = reopen(&world);
-    assert!(!partial(&found.pool));
+    let further = CopyRecord { next: Blocks(13), copied_bytes: 10 * 4096, ..copy };
+    assert_eq!(found.pool.unfinished_copies(), BTreeMap::from([(volume_id(1), further)]));
+    assert!(block_on(opened.pool.dump()).unwrap().contains("copy of a source of 29 bytes"));
+    block_on(opened.pool.complete_volume(volume_id(1))).unwrap();
+    let over = block_on(opened.pool.keep_copied(volume_id(1), Blocks(14), 0));
+    assert_eq!(over, Err(PoolError::VolumeUnknown(volume_id(1))));
+    let (_, found) = reopen(&world);
+    assert!(!partial(&found.pool) && found.pool.unfinished_copies().is_empty());
     assert_eq!(contents(&open(&found.pool, 1)), blocks(&[(3, 10, 1)]));
     let unknown = block_on(opened.pool.complete_volume(volume_id(2)));
     assert_eq!(unknown, Err(PoolError::VolumeUnknown(volume_id(2))));

@@ -27,7 +27,7 @@ fn is_again(pdu: &Pdu, seen: &mut Seen) -> bool {
     !seen.pdus.insert((pdu.tag(), pdu.word(DATA_SN)))
 }
 
-pub const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault] = &[
     answer("Data-In numbered from one", "data.in-order", "DataSN 1 came where 0", |pdu, seen| {
         data_in(pdu, seen, |pdu| pdu.add(DATA_SN, 1))
     }),

@@ -25,7 +25,7 @@ fn refused_with(pdu: &mut Pdu, [class, detail]: [u8; 2]) -> Deed {
     only(is_refused, || (pdu.header[36], pdu.header[37]) = (class, detail))
 }
 
-pub const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault] = &[
     answer("a session without a TSIH", "login.plain", "its login breaks a rule", |pdu, seen| {
         let is_last = is_success(pdu) && seen.is_in;
         only(is_last, || pdu.header[14..16].fill(0))

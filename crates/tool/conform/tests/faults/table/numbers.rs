@@ -23,7 +23,7 @@ fn response(pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> Deed {
     only(is_response, || change(pdu))
 }
 
-pub const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault] = &[
     answer("a StatSN is left out", "login.plain", "StatSN", |pdu, _| response(pdu, |pdu| pdu.add(STAT_SN, 1))),
     answer("a StatSN comes twice", "login.plain", "StatSN", |pdu, seen| {
         let is_later = pdu.opcode() == RESPONSE && is_later(seen);

@@ -11,7 +11,7 @@ fn of(opcode: u8, pdu: &mut Pdu, change: impl FnOnce(&mut Pdu)) -> Deed {
     only(is_it, || change(pdu))
 }
 
-pub const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault] = &[
     answer("a ping comes back with other data", "requests.ping", "other data", |pdu, _| {
         of(NOP_IN, pdu, |pdu| pdu.data[0] ^= 1)
     }),

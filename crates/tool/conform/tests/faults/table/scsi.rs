@@ -49,7 +49,7 @@ fn unmap_list(pdu: &mut Pdu, seen: &Seen, change: impl FnOnce(&mut Vec<u8>)) -> 
     only(is_it, || change(&mut pdu.data))
 }
 
-pub const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault] = &[
     answer("CHECK CONDITION without sense data", "requests.absent-lun", "without sense data", |pdu, _| {
         let is_refused = pdu.sense().is_some();
         only(is_refused, || pdu.data.clear())

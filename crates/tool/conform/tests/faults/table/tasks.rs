@@ -77,7 +77,7 @@ fn unanswered_and_told(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
 }
 
 /// A target whose TAS is zero.
-pub fn without_tas(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
+pub(super) fn without_tas(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     if pdu.opcode() == DATA_IN && seen.is_of(pdu, MODE_SENSE) {
         tas(pdu, |byte| byte & !TAS);
         return Deed::Pass;
@@ -91,7 +91,7 @@ fn tas(pdu: &mut Pdu, change: impl FnOnce(u8) -> u8) {
     pdu.data[at] = change(pdu.data[at]);
 }
 
-pub const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault] = &[
     answer("a write that is aborted is answered", "resets.abort-task", "nobody asked", answered_all_the_same),
     answer("a task set that is aborted is answered", "resets.abort-task-set", "nobody asked", answered_all_the_same),
     answer("a reset is told to nobody", "resets.unit", "06/29 was due", |pdu, _| not_told(pdu, 0x29, 3)),

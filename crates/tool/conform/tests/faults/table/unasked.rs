@@ -21,7 +21,7 @@ fn elsewhere(pdu: &mut Pdu, to: SocketAddr) -> Deed {
 }
 
 /// What is no fault, and the check that must not report it.
-pub const SOUND: &[Fault] = &[
+pub(crate) const SOUND: &[Fault] = &[
     unasked("pings", "messages.ping", "", Says::Pings(Pings::Answerable)),
     unasked("a logout that is asked for", "messages.logout-asked", "", ASKS_TO_LEAVE),
     unasked(
@@ -33,7 +33,7 @@ pub const SOUND: &[Fault] = &[
     answer("a login that is sent elsewhere", "login.redirect", "", |pdu, _| elsewhere(pdu, portal())),
 ];
 
-pub const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault] = &[
     answer("logins are sent back", "login.redirect", "from portal to portal without end", |pdu, seen: &mut Seen| {
         let own = seen.own.expect("it listens");
         elsewhere(pdu, own)

@@ -50,7 +50,7 @@ fn ahead(pdu: &mut Pdu, seen: &mut Seen) -> Deed {
     Deed::Instead(vec![pdu.clone(), second])
 }
 
-pub const FAULTS: &[Fault] = &[
+pub(super) const FAULTS: &[Fault] = &[
     request("immediate data is written with a bit turned", "writes.immediate", "is not what was written", |pdu, _| {
         let has_data = pdu.opcode() == COMMAND && !pdu.data.is_empty();
         only(has_data, || pdu.data[100] ^= 4)

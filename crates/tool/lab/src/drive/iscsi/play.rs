@@ -19,7 +19,7 @@ const UNMAP: u8 = 0x08;
 
 impl<W: World> Session<W> {
     /// Sends the steps of `script` when they are due; how each went, when the last has ended.
-    pub async fn play(&mut self, world: &W, mut script: Script) -> Result<Vec<Score>> {
+    pub(crate) async fn play(&mut self, world: &W, mut script: Script) -> Result<Vec<Score>> {
         let mut under_way = BTreeMap::new();
         let mut now = world.now();
         loop {

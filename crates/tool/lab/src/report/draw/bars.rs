@@ -6,7 +6,7 @@ use super::super::scale::short;
 use super::lines::whisker;
 use super::{COLOURS, Frame, Slots, round, text, width};
 
-pub fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
+pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
     let count = chart.series.len().max(1) as f64;
     let thick = (slots.room * 0.8 / count).min(48.0);
     let floor = frame.bottom();
@@ -35,7 +35,7 @@ pub fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slots: &Slo
 }
 
 /// The bar as the legend shows it.
-pub fn sample(body: &mut Markup, index: usize, x: f64, y: f64) {
+pub(super) fn sample(body: &mut Markup, index: usize, x: f64, y: f64) {
     body.empty(
         "rect",
         &[("class", &class(index)), ("x", &(x + 10.0)), ("y", &(y - 5.0)), ("width", &14), ("height", &11)],

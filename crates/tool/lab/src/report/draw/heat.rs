@@ -10,7 +10,7 @@ use crate::run::Latency;
 const CELLS_OF_AN_OCTAVE: f64 = 4.0;
 
 /// Draws a panel for each series; where they end.
-pub fn draw(body: &mut Markup, chart: &Chart<'_>, slots: &Slots, mut y: f64) -> f64 {
+pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, slots: &Slots, mut y: f64) -> f64 {
     for series in &chart.series {
         let columns: Vec<Option<Latency>> = (0..slots.middles.len()).map(|label| series.latency(label)).collect();
         let all = columns.iter().flatten().flat_map(|latency| latency.buckets.iter().filter(|(_, count)| *count > 0));

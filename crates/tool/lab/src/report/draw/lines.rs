@@ -5,7 +5,7 @@ use super::super::markup::Markup;
 use super::{COLOURS, Frame, Slots, round};
 use std::fmt::Write;
 
-pub fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
+pub(super) fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slots: &Slots, frame: &Frame) {
     let count = chart.series.len() as f64;
     // Where the bottom has no numbers, marks of one label stand beside each other.
     let apart = if slots.scale.is_some() { 0.0 } else { (slots.room * 0.7 / count).min(12.0) };
@@ -36,7 +36,7 @@ pub fn draw(body: &mut Markup, chart: &Chart<'_>, panel: &Panel<'_>, slots: &Slo
 }
 
 /// The line as the legend shows it.
-pub fn sample(body: &mut Markup, index: usize, baseline: bool, x: f64, y: f64) {
+pub(super) fn sample(body: &mut Markup, index: usize, baseline: bool, x: f64, y: f64) {
     body.empty("path", &[("class", &class(index, baseline, "line")), ("d", &format!("M{x} {y}h26"))]);
     if !baseline {
         body.empty("path", &[("class", &class(index, false, "mark")), ("d", &marker(index, x + 13.0, y))]);
@@ -44,7 +44,7 @@ pub fn sample(body: &mut Markup, index: usize, baseline: bool, x: f64, y: f64) {
 }
 
 /// From the least to the greatest.
-pub fn whisker(x: f64, low: f64, high: f64) -> String {
+pub(super) fn whisker(x: f64, low: f64, high: f64) -> String {
     let (x, low, high) = (round(x), round(low), round(high));
     format!("M{x} {low}V{high}M{} {low}h6M{} {high}h6", x - 3.0, x - 3.0)
 }

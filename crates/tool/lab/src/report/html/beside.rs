@@ -10,7 +10,7 @@ use crate::run::Run;
 const DISTANCE: &str = "Figures over distance (S3: throughput, CPU, copies and database loads over kilometres) are an axis without \
     data: there is no wide-area link in this lab so far.";
 
-pub fn draw(body: &mut Markup, run: &Run, chart: &Chart<'_>) {
+pub(super) fn draw(body: &mut Markup, run: &Run, chart: &Chart<'_>) {
     let Some(printed) = chart.printed else { return };
     let title = PAPERS.paper.get(&printed.paper).map_or(printed.paper.as_str(), String::as_str);
     let place = format!("The paper: {title}; {}. Measured on {}.", printed.place, printed.machine);
@@ -29,7 +29,7 @@ pub fn draw(body: &mut Markup, run: &Run, chart: &Chart<'_>) {
 }
 
 /// What the papers say that no figure here stands beside.
-pub fn others(body: &mut Markup) {
+pub(super) fn others(body: &mut Markup) {
     body.leaf("h2", &[], "What the papers have, and this page does not");
     body.leaf("p", &[], DISTANCE);
     table(body, "The papers' other numbers", &["paper", "number", "why nothing of ours is beside it"], |rows| {

@@ -6,7 +6,7 @@ use crate::explain::explain;
 use crate::run::Run;
 
 /// A row for each point that was measured; nothing of a run that was kept without what the meters saw.
-pub fn draw(body: &mut Markup, run: &Run) {
+pub(super) fn draw(body: &mut Markup, run: &Run) {
     let metered = |point: &crate::run::Measured| point.samples.iter().any(|sample| sample.seen.is_some());
     if !run.points.iter().any(metered) {
         return;

@@ -1,0 +1,45 @@
+//! Stand-ins: the units of presented volumes that are not open. A host that asks one finds the volume that it knows, and hears that
+//! it is not ready; what it asks again is served when the volume is open, without a rescan.
+//!
+//! Made from the access table, where control keeps the shape of each presented volume; all of them on one shard. A stand-in never
+//! answers for blocks, reservations or saved parameters, of which nothing is known meanwhile.
+
+use super::logical;
+use crate::access::{AccessView, STAND_INS_HOME};
+use crate::iscsi_shard::IscsiShard;
+use engine::front::FrontUnit;
+use engine::unit::Unit;
+use model::{Absence, AbsentVolume, VolumeId};
+use shard::World;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The stand-ins of this shard are those of the presented volumes that are not open by `view`.
+pub(crate) fn follow<W: World>(shard: &Rc<IscsiShard<W>>, view: &AccessView) {
+    assert_eq!(shard.index, STAND_INS_HOME, "stand-ins are on one shard");
+    let absent = view.access.absent.iter().filter_map(|(id, volume)| Some((*id, (volume, view.absence(*id)?))));
+    let absent: BTreeMap<VolumeId, (&AbsentVolume, Absence)> = absent.collect();
+    if absent.is_empty() && shard.units.stand_ins().is_empty() {
+        return;
+    }
+    let mut stand_ins = std::mem::take(&mut *shard.units.stand_ins_mut());
+    stand_ins.retain(|id, unit| absent.get(id).is_some_and(|(volume, _)| unit.unit.shape() == volume.shape));
+    for (id, (volume, absence)) in absent {
+        if !stand_ins.contains_key(&id)
+            && let Some(unit) = Unit::absent(id, volume)
+        {
+            let unit = Rc::new(logical(shard, Rc::new(unit)));
+            unit.set_removable(volume.shape.removable);
+            unit.set_write_cache(volume.shape.volatile_cache);
+            shard.set_port_groups(unit.clone());
+            stand_ins.insert(id, unit);
+        }
+        if let Some(unit) = stand_ins.get(&id) {
+            unit.logical_unit.set_absence(Some(match absence {
+                Absence::Waits => scsi::Absence::BecomingReady,
+                Absence::NeedsOperator => scsi::Absence::NeedsOperator,
+            }));
+        }
+    }
+    *shard.units.stand_ins_mut() = stand_ins;
+}

@@ -1,0 +1,128 @@
+//! Where the disks of pools are that wait for them: where they were, or anywhere that is searched.
+
+use super::Returns;
+use crate::search;
+use crate::state::{DiskRecord, PoolRecord};
+use model::{DiskId, DiskName, Order, Refusal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// A disk that took so long to answer is not asked again for a while: nothing else is asked meanwhile.
+const SLOW: Duration = Duration::from_secs(2);
+const SLOW_INTERVAL: Duration = Duration::from_secs(60);
+/// How often folders are searched.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What earlier searches have found out.
+#[derive(Default)]
+pub(super) struct Finding {
+    /// Disks that did not answer soon, and when.
+    slow: BTreeMap<DiskName, Instant>,
+    searched: Option<Instant>,
+}
+
+impl Finding {
+    fn is_slow(&self, disk: &DiskName) -> bool {
+        self.slow.get(disk).is_some_and(|when| when.elapsed() < SLOW_INTERVAL)
+    }
+}
+
+impl Returns {
+    /// The members of the pool that are there. The data plane knows each of them, where it is now.
+    pub(super) async fn find(&self, finding: &mut Finding, pool: &PoolRecord) -> Result<BTreeSet<DiskName>, Refusal> {
+        let state = self.core.state();
+        let mut wanted = pool.members.clone();
+        if wanted.is_empty() {
+            // Of an earlier version's state.
+            let disks = self.core.engine.disks(Order::Disks).await?;
+            let of_pool = disks.iter().filter(|disk| disk.label.pool().is_some_and(|(id, _)| id == pool.id));
+            wanted = of_pool.filter_map(|disk| disk.label.disk()).collect();
+        }
+        let members = state.disks.iter().filter_map(|(name, record)| Some((name, record, record.id?)));
+        let members: Vec<(&DiskName, &DiskRecord, DiskId)> = members.filter(|(_, _, id)| wanted.contains(id)).collect();
+        let mut found: BTreeMap<DiskName, String> = BTreeMap::new();
+        for (name, record, id) in &members {
+            if self.is_at(finding, name, record, *id).await {
+                found.insert((*name).clone(), record.path.clone());
+            }
+        }
+        let lost = members.iter().filter(|(name, record, _)| record.remote.is_none() && !found.contains_key(*name));
+        let lost: Vec<(&DiskName, &DiskRecord)> = lost.map(|(name, record, _)| (*name, *record)).collect();
+        if !lost.is_empty() && finding.searched.is_none_or(|when| when.elapsed() >= SEARCH_INTERVAL) {
+            let slow = state.disks.iter().filter(|(name, _)| finding.is_slow(name));
+            let slow: BTreeSet<&str> = slow.map(|(_, record)| record.path.as_str()).collect();
+            let elsewhere = search::disks_but(&self.core.engine, &self.folders(), &slow).await;
+            finding.searched = Some(Instant::now());
+            let at =
+                lost.into_iter().filter_map(|(name, record)| Some((name.clone(), elsewhere.path_of(record)?.clone())));
+            found.extend(at);
+        }
+        let mut present = BTreeSet::new();
+        for (name, path) in found {
+            if self.make_known(&name, &path).await? {
+                present.insert(name);
+            }
+        }
+        Ok(present)
+    }
+
+    /// True when the disk is where it was last.
+    async fn is_at(&self, finding: &mut Finding, name: &DiskName, record: &DiskRecord, id: DiskId) -> bool {
+        if finding.is_slow(name) {
+            return false;
+        }
+        let remote = record.remote.as_ref().map(|remote| Box::new(remote.login(false)));
+        let began = Instant::now();
+        let seen = self.core.engine.disk(Order::InspectDisk { path: record.path.clone(), remote }).await;
+        if began.elapsed() >= SLOW {
+            finding.slow.insert(name.clone(), Instant::now());
+        } else {
+            finding.slow.remove(name);
+        }
+        seen.is_ok_and(|seen| seen.label.disk() == Some(id))
+    }
+
+    /// The folders in which disks are searched.
+    fn folders(&self) -> BTreeSet<PathBuf> {
+        let state = self.core.state();
+        let local = state.disks.values().filter(|record| record.remote.is_none());
+        let was_in = local.filter_map(|record| Path::new(&record.path).parent()).map(Path::to_path_buf);
+        was_in.chain(self.core.settings.disk_search.iter().cloned()).collect()
+    }
+
+    /// The data plane knows the disk at this path; false where it cannot be opened there.
+    async fn make_known(&self, name: &DiskName, path: &str) -> Result<bool, Refusal> {
+        let Some(turn) = self.core.turn_now() else { return Ok(false) };
+        let state = self.core.state();
+        let Some(record) = state.disks.get(name) else { return Ok(false) };
+        let known = self.disks.opened(name).await?;
+        if known.as_ref().is_some_and(|known| known.path == path && known.label.disk() == record.id) {
+            return Ok(true);
+        }
+        if known.is_some() && self.core.engine.done(Order::CloseDisk { disk: name.clone() }).await.is_err() {
+            return Ok(false);
+        }
+        let there = DiskRecord { path: path.to_owned(), ..record.clone() };
+        let report = match self.core.engine.disk(there.order(name)).await {
+            Ok(report) => report,
+            Err(refusal) => {
+                tracing::info!(disk = %name, path, %refusal, "a disk that is there again cannot be opened");
+                return Ok(false);
+            }
+        };
+        if report.label.disk() != record.id {
+            return Ok(false);
+        }
+        if record.path != path {
+            tracing::info!(disk = %name, path, "found under another name");
+            self.core.commit(&turn, |state| {
+                if let Some(record) = state.disks.get_mut(name) {
+                    record.path = path.to_owned();
+                    record.identity = report.identity;
+                }
+            })?;
+        }
+        Ok(true)
+    }
+}

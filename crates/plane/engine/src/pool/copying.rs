@@ -1,0 +1,225 @@
+//! A member that is copied to another disk beside it, which then takes its place: it errs, or is slow, and still serves.
+//!
+//! Nothing of the copy is recorded before its end. A crash, or an error of the new disk, leaves the pool as it was.
+
+use super::care::{Care, Gait};
+use super::losses::LostList;
+use super::membership::keep_membership;
+use super::rebuild::GroupRepair;
+use super::refusals::refusal;
+use super::rejoin::Place;
+use super::watchdog::SilenceGuard;
+use super::work::{Work, WorkKind};
+use super::{CREATED_BY, Candidate, OpenPool, Slot, disk_id, find, new_uuid, open, uuid};
+use crate::array::Disk;
+use crate::shard_context::ShardContext;
+use block::{Extent, IoError, IoErrorKind, Stable};
+use model::{DiskId, MemberCopy, Name, PoolReport, Refusal, Subject, SubjectKind, code, event};
+use raid::{MemberState, RebuildOwner, Rebuilt};
+use shard::World;
+use std::cell::Cell;
+use std::rc::Rc;
+use volume::{Labelling, NewDisk, Uuid};
+
+/// A copy that is wanted, or runs.
+pub(super) struct Copying<W: World> {
+    member: u16,
+    /// The disk that is the member now.
+    old: DiskId,
+    /// The disk that is to be the member, and its identity then.
+    id: Uuid,
+    candidate: Candidate,
+    disk: Disk<W>,
+    force: bool,
+    work: Cell<Option<Work>>,
+    begun: Cell<bool>,
+}
+
+/// `candidate` gets what the member has, and its place after that.
+///
+/// *Errors*: the member is not in service, another one of its group is being copied, or `candidate` does not fit; nothing is
+/// written then.
+pub(crate) async fn copy_member<W: World>(
+    shard: Rc<ShardContext<W>>,
+    pool: Name,
+    member: DiskId,
+    candidate: Candidate,
+    force: bool,
+) -> Result<PoolReport, Refusal> {
+    let pool = find(&shard, &pool)?;
+    let (group, number) = pool.place_of(member).ok_or_else(|| {
+        let message = format!("no disk of pool {} has the identity {member}", pool.name);
+        Refusal::new(code::DISK_NOT_MEMBER, message, "`blockyard pool show` lists its members")
+    })?;
+    pool.admit_change_of_members(group)?;
+    let state = &pool.groups[group];
+    if pool.member_state(group, number) != MemberState::InService || state.copying.borrow().is_some() {
+        let message = format!("disk {} of pool {} cannot be copied now", pool.disk_name(group, number), pool.name);
+        return Err(Refusal::new(code::POOL_BUSY, message, "wait for the rebuild or the copy to end"));
+    }
+    let disk = Place { pool: &pool, group, member: number }.open_replacement(&candidate, force).await?;
+    let id = new_uuid(&shard.world);
+    let newcomer = NewDisk { id, device: disk.clone() };
+    let admitted = pool.pool.members().admit_exchange(uuid(member), &newcomer, force).await;
+    admitted.map_err(|error| refusal(&error, &pool))?;
+    pool.guarding.cover(&disk);
+    let copying = Copying {
+        member: number,
+        old: member,
+        id,
+        candidate,
+        disk,
+        force,
+        work: Cell::default(),
+        begun: Cell::default(),
+    };
+    if state.copying.borrow().is_some() {
+        return Err(Refusal::new(code::POOL_BUSY, "a member of the group is being copied already", "wait for its end"));
+    }
+    let before = state.copying.replace(Some(Rc::new(copying)));
+    assert!(before.is_none(), "one member of a group is copied at a time");
+    pool.start_repair(group);
+    Ok(pool.report())
+}
+
+/// The copy of this member that is wanted, or runs.
+pub(super) fn report<W: World>(pool: &OpenPool<W>, group: usize, member: u16) -> Option<MemberCopy> {
+    let copying = pool.groups[group].copying.borrow().clone().filter(|copying| copying.member == member)?;
+    let work = copying.work.get().unwrap_or_else(|| pool.begin(group, WorkKind::Rebuild));
+    Some(MemberCopy { disk: copying.candidate.name.clone(), progress: work.progress(pool.shard.world.now()) })
+}
+
+/// The disk that the catalog names in a place: that of a copy already while its slot is the old one's.
+pub(super) fn recorded_disk<W: World>(pool: &OpenPool<W>, group: usize, member: u16) -> Uuid {
+    let groups = pool.pool.status().groups;
+    let recorded = groups.get(group).and_then(|group| group.record.members.get(usize::from(member)));
+    let slot = || uuid(pool.groups[group].slots.borrow()[usize::from(member)].id);
+    recorded.map_or_else(slot, |member| member.disk)
+}
+
+/// Admits another shape of the group: none while a member is copied.
+pub(super) fn admit_change_of_shape<W: World>(pool: &OpenPool<W>, group: usize) -> Result<(), Refusal> {
+    if pool.groups[group].copying.borrow().is_none() {
+        return pool.admit_change_of_members(group);
+    }
+    let message = format!("a member of group {group} of pool {} is being copied to another disk", pool.name);
+    Err(Refusal::new(code::POOL_BUSY, message, "wait for the end; blockyard pool show says when that is"))
+}
+
+impl<W: World> GroupRepair<W> {
+    /// Copies the member for which that is wanted; false when there is none.
+    pub(super) async fn copy(&self) -> bool {
+        let state = &self.pool.groups[self.group];
+        let Some(copying) = state.copying.borrow().clone().filter(|copying| !copying.begun.replace(true)) else {
+            return false;
+        };
+        // However this ends, also when the pool is closed meanwhile.
+        let _wanted = Wanted { pool: &self.pool, group: self.group };
+        if self.pool.member_state(self.group, copying.member) == MemberState::InService {
+            self.run_copy(&copying).await;
+        }
+        true
+    }
+
+    async fn run_copy(&self, copying: &Rc<Copying<W>>) {
+        let (pool, group, member) = (&self.pool, self.group, copying.member);
+        let (old, new, name) = (pool.disk_name(group, member), &copying.candidate.name, &pool.name);
+        let raise = |code, sentence: String| pool.shard.raise(code, Subject::new(SubjectKind::Disk, &old), sentence);
+        pool.care.until_resumed().await;
+        let state = &pool.groups[group];
+        let Some(window) = open::window::<W>(&copying.disk, state.array.member_blocks()) else { return };
+        let stripes = match state.array.is_protected() {
+            true => std::iter::once(0..state.array.layout().stripes()).collect(),
+            false => pool.stripes_in_use(group),
+        };
+        let work = pool.begin_over(group, WorkKind::Rebuild, &stripes);
+        copying.work.set(Some(work));
+        raise(event::MEMBER_COPY_BEGAN, format!("disk {old} of pool {name} is being copied to disk {new}"));
+        let _guard = SilenceGuard::over(&pool.shard, std::iter::once(&copying.disk));
+        let mut owner = Owner { pool: pool.clone(), group, copying: copying.clone(), work, gait: pool.care.gait() };
+        match state.array.copy_member(member, window, &stripes, &mut owner).await {
+            Ok(_) => {
+                let sentence = format!(
+                    "disk {old} of pool {name} was copied to disk {new}, which has its place; disk {old} is not used any more, replace it"
+                );
+                raise(event::MEMBER_COPIED, sentence);
+            }
+            Err(error) => {
+                tracing::warn!(pool = %name, group, disk = old, %error, "a member was not copied");
+                if recorded_disk(pool, group, member) == copying.id {
+                    // The catalog names the new disk, and the array does not have it.
+                    self.give_up_place(member).await;
+                }
+                let sentence = format!("disk {old} of pool {name} was not copied to disk {new}: {error}");
+                raise(event::MEMBER_COPY_FAILED, sentence);
+            }
+        }
+    }
+
+    async fn give_up_place(&self, member: u16) {
+        if let Err(error) = self.pool.groups[self.group].array.fail(member).await {
+            tracing::error!(pool = %self.pool.name, group = self.group, %error, "a place without its disk is not given up");
+        }
+    }
+}
+
+/// A copy that is wanted until this is dropped.
+struct Wanted<'a, W: World> {
+    pool: &'a OpenPool<W>,
+    group: usize,
+}
+
+impl<W: World> Drop for Wanted<'_, W> {
+    fn drop(&mut self) {
+        let ended = self.pool.groups[self.group].copying.take();
+        assert!(ended.is_some(), "a copy ends once");
+    }
+}
+
+/// Who keeps the record of one copy.
+struct Owner<W: World> {
+    pool: Rc<OpenPool<W>>,
+    group: usize,
+    copying: Rc<Copying<W>>,
+    work: Work,
+    gait: Gait,
+}
+
+impl<W: World> RebuildOwner for Owner<W> {
+    async fn pace(&mut self, progress: raid::Progress) {
+        let (pool, done) = (&self.pool, progress.done * self.pool.groups[self.group].stripe_bytes());
+        self.work.advance(pool.shard.world.now(), done);
+        self.copying.work.set(Some(self.work));
+        pool.care.keep_pace(&mut self.gait, done, self.work.total_bytes(), Care::is_resumed).await;
+    }
+
+    async fn commit(&mut self, member: u16, _: Stable, copied: &Rebuilt) -> Result<Stable, IoError> {
+        let (pool, copying) = (&self.pool, &self.copying);
+        let gone = IoError::new(IoErrorKind::Gone, Extent::default());
+        if !copied.lost.is_empty() {
+            LostList(pool).enter(self.group, &copied.lost).await;
+        }
+        if !copied.unreadable.is_empty() && !pool.groups[self.group].array.is_protected() {
+            // Nothing remembers without sums which blocks of the new disk have no content.
+            return Err(gone);
+        }
+        let labelling =
+            Labelling { now: pool.shard.world.unix_seconds(), created_by: CREATED_BY.to_owned(), force: copying.force };
+        let newcomer = NewDisk { id: copying.id, device: copying.disk.clone() };
+        let exchanged = pool.pool.members().exchange(uuid(copying.old), newcomer, labelling).await;
+        exchanged.map_err(|error| {
+            tracing::error!(pool = %pool.name, %error, "the copy of a member could not take its place");
+            gone
+        })?;
+        {
+            let mut slots = pool.groups[self.group].slots.borrow_mut();
+            let old = slots[usize::from(member)].called();
+            let slot = Slot::of(copying.id, &copying.candidate, &copying.disk);
+            slots[usize::from(member)] = Slot { stands_for: Some(old), ..slot };
+            assert!(slots[usize::from(member)].id == disk_id(copying.id), "the place is the new disk's");
+        }
+        // From now on the old disk misses writes.
+        keep_membership(pool).await;
+        Ok(Stable::attest())
+    }
+}

@@ -1,0 +1,77 @@
+//! The device of a unit that has none: it looks like the one that the unit had, and nothing can be read from it or written to it.
+//!
+//! A front end serves presented volumes over it while they are not open, and keeps every command from it that would need blocks.
+
+use block::{
+    BlockDevice, Blocks, Extent, Geometry, IoError, IoErrorKind, Lba, Rope, Run, Space, Stable, View, Written,
+};
+use model::UnitShape;
+
+/// A device of this shape that is away.
+pub struct AbsentDevice {
+    geometry: Geometry,
+    atomic_bytes: u32,
+    granule_bytes: Option<u32>,
+}
+
+impl AbsentDevice {
+    /// What the device of a unit of this shape looked like; `None` of a shape that no device has.
+    pub fn of(shape: &UnitShape) -> Option<Self> {
+        let is_block = matches!(shape.block_bytes, 512 | 4096);
+        let bytes = Some(shape.size.bytes()).filter(|bytes| is_block && *bytes > 0);
+        let bytes = bytes.filter(|bytes| bytes.is_multiple_of(u64::from(shape.block_bytes)))?;
+        let geometry = Geometry {
+            block_bytes: shape.block_bytes,
+            blocks: Blocks(bytes / u64::from(shape.block_bytes)),
+            physical_block_bytes: shape.physical_block_bytes,
+            optimal_bytes: shape.optimal_bytes,
+            volatile_cache: true,
+            discard_zeroes: shape.discard_zeroes,
+            prefers_fresh: false,
+        };
+        assert!(geometry.bytes() == shape.size.bytes(), "a device has all of its blocks");
+        Some(Self { geometry, atomic_bytes: shape.atomic_bytes, granule_bytes: shape.granule_bytes })
+    }
+
+    fn away<T>(&self, extent: Extent) -> Result<T, IoError> {
+        Err(IoError::new(IoErrorKind::Away, extent))
+    }
+}
+
+impl BlockDevice for AbsentDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    async fn read(&self, extent: Extent) -> Result<Rope, IoError> {
+        self.away(extent)
+    }
+
+    async fn write(&self, start: Lba, _data: View) -> Result<Written, IoError> {
+        self.away(Extent::new(start.0, 0))
+    }
+
+    async fn write_atomic(&self, start: Lba, _data: View) -> Result<Written, IoError> {
+        self.away(Extent::new(start.0, 0))
+    }
+
+    fn atomic_bytes_max(&self) -> u32 {
+        self.atomic_bytes
+    }
+
+    async fn flush(&self, _after: Written) -> Result<Stable, IoError> {
+        self.away(self.geometry.all())
+    }
+
+    async fn discard(&self, extent: Extent) -> Result<Written, IoError> {
+        self.away(extent)
+    }
+
+    async fn run(&self, extent: Extent) -> Result<Run, IoError> {
+        self.away(extent)
+    }
+
+    fn space(&self) -> Option<Space> {
+        self.granule_bytes.map(|granule_bytes| Space { mapped_bytes: 0, free_bytes: 0, granule_bytes })
+    }
+}

@@ -1,0 +1,188 @@
+//! How long a member is waited for: a table of what its silence means.
+//!
+//! A member that neither answers nor errs must not stop the array, and one that is only slow must not cost the array its
+//! redundancy. What counts is how long the member has owed an answer beside how long the others have: when all are silent,
+//! the cause is common to them (a controller, a switch, an overload), and giving up one of them helps nobody.
+
+use shard::Silence;
+use std::time::Duration;
+
+/// The longest that a read waits for a member whose content can be had elsewhere; and, where the array keeps redundancy without
+/// it, a member altogether.
+pub const FIRST_DEADLINE: Duration = Duration::from_secs(1);
+/// The shortest that a read waits: what a busy disk takes for a moment is no reason to ask the others.
+pub const READ_DEADLINE_MIN: Duration = Duration::from_millis(200);
+/// The least for a member with several paths: a lost one is noticed after up to 10 s.
+const PATHS_DEADLINE: Duration = Duration::from_secs(15);
+/// How many times longer than its neighbors a member must have been silent.
+const TIMES_OTHERS: u32 = 4;
+
+/// The deadlines of one member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Reads are served from the others after this.
+    pub read: Duration,
+    /// The member is given up after this where redundancy is left without it.
+    pub first: Duration,
+    /// The member is given up after this where no redundancy would be left without it.
+    pub member: Duration,
+}
+
+impl Deadlines {
+    /// A member whose reads took no longer than `p999`, but for one in a thousand, and that is given up after `member`.
+    #[must_use]
+    pub fn new(p999: Duration, member: Duration) -> Self {
+        let first = FIRST_DEADLINE.min(member);
+        Self { read: (2 * p999).clamp(READ_DEADLINE_MIN, FIRST_DEADLINE), first, member }
+    }
+
+    /// The same for a member that is being filled: it protects nothing yet, and to fill it again would cost more than waiting.
+    #[must_use]
+    pub fn while_filled(self) -> Self {
+        Self { first: self.member, ..self }
+    }
+
+    /// The same for a member that is reached over several paths, and silent while one of them takes over from another.
+    #[must_use]
+    pub fn with_paths(self) -> Self {
+        Self { first: self.first.max(PATHS_DEADLINE), member: self.member.max(PATHS_DEADLINE), ..self }
+    }
+}
+
+/// What the silence of a member means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing.
+    Wait,
+    /// It is late: an operator is to know, and reads are served from the others.
+    Late,
+    /// It is not waited for any longer.
+    GiveUp,
+}
+
+/// What the silence of a member means beside that of the `others` in service.
+///
+/// *Shape*: `spare` is how many further members may be lost once this one is; `None` where the array cannot do without it, which is
+/// never given up.
+#[must_use]
+pub fn judge(silence: Silence, others: &[Silence], spare: Option<u16>, deadlines: &Deadlines) -> Verdict {
+    let oldest = |silence: &Silence| silence.read.max(silence.change);
+    let owed = oldest(&silence);
+    let limit = match spare {
+        None => Duration::MAX,
+        Some(0) => deadlines.member,
+        Some(_) => deadlines.first,
+    };
+    // An operation that has just come waits no longer than those before it when nothing at all is answered.
+    let mute = silence.progress;
+    let (usual_age, usual_mute) =
+        (middle(others.iter().map(oldest)), middle(others.iter().map(|other| other.progress)));
+    let is_alone = |own: Duration, usual: Duration| own >= usual.saturating_mul(TIMES_OTHERS);
+    if owed >= limit && is_alone(owed, usual_age) || mute >= limit && is_alone(mute, usual_mute) {
+        return Verdict::GiveUp;
+    }
+    if owed >= FIRST_DEADLINE || mute >= FIRST_DEADLINE { Verdict::Late } else { Verdict::Wait }
+}
+
+/// How many times slower than its neighbors a member is that is called slow, and below how many it is not any more.
+const SLOW_TIMES: (u32, u32) = (8, 4);
+/// Nobody is slow who answers within this.
+const SLOW_MIN: Duration = Duration::from_millis(20);
+
+/// Whether a member with a mean latency of `own` is slow beside `others`, which it was before or not.
+#[must_use]
+pub fn is_slow(own: Duration, others: &[Duration], was_slow: bool) -> bool {
+    let times = if was_slow { SLOW_TIMES.1 } else { SLOW_TIMES.0 };
+    !others.is_empty() && own >= SLOW_MIN && own >= middle(others.iter().copied()).saturating_mul(times)
+}
+
+/// The middle one, of an even number the smaller of both; zero of none.
+fn middle(durations: impl Iterator<Item = Duration>) -> Duration {
+    let mut all: Vec<Duration> = durations.collect();
+    all.sort_unstable();
+    all.get(all.len().saturating_sub(1) / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn silence(read_ms: u64, change_ms: u64, progress_ms: u64) -> Silence {
+        let [read, change, progress] = [read_ms, change_ms, progress_ms].map(Duration::from_millis);
+        Silence { read, change, progress }
+    }
+
+    fn judged(own: Silence, others: &[Silence], spare: Option<u16>) -> Verdict {
+        judge(own, others, spare, &Deadlines::new(Duration::ZERO, Duration::from_secs(8)))
+    }
+
+    #[test]
+    fn member_is_given_up_at_the_first_deadline_where_redundancy_is_left_and_at_its_own_where_not() {
+        let idle = [Silence::default(); 3];
+        let table = [
+            (silence(0, 900, 900), Some(1), Verdict::Wait),
+            (silence(0, 1_000, 1_000), Some(1), Verdict::GiveUp),
+            (silence(1_000, 0, 1_000), Some(1), Verdict::GiveUp),
+            (silence(0, 1_000, 1_000), Some(0), Verdict::Late),
+            (silence(0, 7_900, 7_900), Some(0), Verdict::Late),
+            (silence(0, 8_000, 8_000), Some(0), Verdict::GiveUp),
+            (silence(0, 3_600_000, 3_600_000), None, Verdict::Late),
+        ];
+        for (own, spare, verdict) in table {
+            assert_eq!(judged(own, &idle, spare), verdict, "{own:?} with {spare:?} to spare");
+        }
+    }
+
+    #[test]
+    fn write_that_comes_to_a_silent_member_does_not_wait_all_over_again() {
+        let own = silence(0, 100, 1_200);
+        assert_eq!(judged(own, &[Silence::default(); 3], Some(1)), Verdict::GiveUp);
+    }
+
+    #[test]
+    fn member_that_is_being_filled_has_more_time() {
+        let deadlines = Deadlines::new(Duration::ZERO, Duration::from_secs(8)).while_filled();
+        let judged = |ms| judge(silence(0, ms, ms), &[Silence::default(); 3], Some(1), &deadlines);
+        assert_eq!([1_000, 7_900, 8_000].map(judged), [Verdict::Late, Verdict::Late, Verdict::GiveUp]);
+    }
+
+    #[test]
+    fn slow_member_is_given_up_and_one_among_others_as_slow_is_not() {
+        let own = silence(0, 2_000, 300);
+        assert_eq!(judged(own, &[silence(0, 20, 20); 5], Some(1)), Verdict::GiveUp);
+        assert_eq!(judged(own, &[silence(0, 1_500, 200); 5], Some(1)), Verdict::Late);
+    }
+
+    #[test]
+    fn nobody_is_given_up_when_all_are_silent() {
+        let all = silence(9_000, 9_000, 9_000);
+        assert_eq!(judged(all, &[all; 5], Some(1)), Verdict::Late);
+        // Two of six, at the same time.
+        let two = [all, Silence::default(), Silence::default(), Silence::default(), Silence::default()];
+        assert_eq!(judged(all, &two, Some(1)), Verdict::GiveUp);
+    }
+
+    #[test]
+    fn one_of_two_mirrors_is_given_up_when_the_other_answers() {
+        let own = silence(0, 8_000, 8_000);
+        assert_eq!(judged(own, &[silence(0, 10, 10)], Some(0)), Verdict::GiveUp);
+        assert_eq!(judged(own, &[silence(0, 8_000, 8_000)], Some(0)), Verdict::Late);
+    }
+
+    #[test]
+    fn member_is_slow_beside_others_that_are_not() {
+        let ms = Duration::from_millis;
+        assert!(is_slow(ms(80), &[ms(5), ms(10), ms(10)], false));
+        assert!(!is_slow(ms(79), &[ms(5), ms(10), ms(10)], false));
+        assert!(is_slow(ms(40), &[ms(5), ms(10), ms(10)], true), "it has to become much faster to be called fast");
+        assert!(!is_slow(ms(39), &[ms(5), ms(10), ms(10)], true));
+        assert!(!is_slow(ms(19), &[ms(1)], false), "what is fast enough is not slow");
+        assert!(!is_slow(ms(500), &[], false), "nobody is slow alone");
+    }
+
+    #[test]
+    fn read_deadline_follows_the_member_within_its_bounds() {
+        let read = |ms| Deadlines::new(Duration::from_millis(ms), Duration::from_secs(8)).read.as_millis();
+        assert_eq!([0, 100, 300, 500, 9_000].map(read), [200, 200, 600, 1_000, 1_000]);
+    }
+}

@@ -1,0 +1,163 @@
+//! Copying a member to another device beside it, which then takes its place, while the host is served.
+//!
+//! The member stays in service, and the array as protected as it is. Every change goes to both devices from the beginning, so a walk
+//! over the stripes under their locks is all that the data needs. Pages are written once more to both.
+
+use crate::array::Array;
+use crate::error::CopyError;
+use crate::geometry::{Layout, MemberSet};
+use crate::maintenance::rebuild::{Losses, RebuildOwner, Rebuilt, lost_with};
+use crate::maintenance::rebuild_pages::{soil_pages, written_rows};
+use crate::members::{MemberState, Members, Shadow, admit};
+use crate::protected::Protected;
+use crate::status::Progress;
+use crate::stripes::{Blind, Stripes};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Stable};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// A copy of one member that runs.
+struct Copying<'a, D: BlockDevice + 'static> {
+    stripes: &'a Rc<Stripes<D>>,
+    members: &'a Rc<Members<D>>,
+    protected: Option<&'a Rc<Protected<D>>>,
+    layout: Layout,
+    member: u16,
+    tenure: u64,
+    shadow: Rc<Shadow<D>>,
+}
+
+impl<D: BlockDevice + 'static> Drop for Copying<'_, D> {
+    /// Lets go of the new device, unless it has the place.
+    fn drop(&mut self) {
+        self.members.place(self.member).end_shadow();
+    }
+}
+
+impl<D: BlockDevice + 'static> Array<D> {
+    /// `device` is in the place of `member`, which was in service and still is: it holds what the member held in `stripes`.
+    ///
+    /// What the member cannot read comes from the others; what nobody can restore is lost, as in a rebuild. *Shape*: `stripes` as
+    /// for [`Array::rebuild`]. The host is served meanwhile. *Errors*: see [`CopyError`]; the member serves as before then, unless it
+    /// failed itself. *Durability*: all that was copied is flushed before [`RebuildOwner::commit`] is asked, which promises
+    /// that after any crash `device` is the member; from then on a write that `device` does not do costs the member.
+    pub async fn copy_member(
+        &self,
+        member: u16,
+        device: D,
+        stripes: &[Range<u64>],
+        owner: &mut impl RebuildOwner,
+    ) -> Result<Rebuilt, CopyError> {
+        let path = self.path();
+        let (all, members) = (path.stripes(), path.members());
+        let place = members.find(member).ok_or(CopyError::NotInService(member))?;
+        if place.state() != MemberState::InService || place.shadow().is_some() || member >= members.width() {
+            return Err(CopyError::NotInService(member));
+        }
+        if path.is_reshaping() || path.protected().is_some_and(|array| array.commands.growing.get()) {
+            return Err(CopyError::Reshaping);
+        }
+        admit(path.member_blocks(), member, &device.geometry()).map_err(CopyError::Unfit)?;
+        let (protected, layout, tenure) = (path.protected(), all.layout, place.tenure.get());
+        let shadow = place.begin_shadow(device);
+        let copying = Copying { stripes: all, members, protected, layout, member, tenure, shadow };
+        let copied = copying.copy(stripes, owner).await?;
+        copying.copy_pages().await?;
+        let flushed = copying.flush().await?;
+        place.rely_on_shadow(&copying.shadow);
+        copying.still_copying()?;
+        let committed: Result<Stable, IoError> = owner.commit(member, flushed, &copied).await;
+        let _committed: Stable = committed.map_err(CopyError::Stopped)?;
+        if let Some(error) = copying.shadow.failed() {
+            // It is the member after any crash, and lacks something.
+            members.lose(member, error);
+            return Err(CopyError::CopyLost(error));
+        }
+        copying.still_copying()?;
+        place.promote(&copying.shadow);
+        Ok(copied)
+    }
+}
+
+impl<D: BlockDevice + 'static> Copying<'_, D> {
+    async fn copy(&self, stripes: &[Range<u64>], owner: &mut impl RebuildOwner) -> Result<Rebuilt, CopyError> {
+        let total = stripes.iter().map(|range| range.end - range.start).sum();
+        let mut copied = Rebuilt::default();
+        for step in stripes.iter().flat_map(|range| self.layout.steps(range.clone())) {
+            let end = step.end;
+            let length = step.end - step.start;
+            let losses = self.copy_step(step).await?;
+            copied.add(length, losses);
+            self.shadow.advance(end);
+            owner.pace(Progress { done: copied.stripes, total, front_stripe: end }).await;
+        }
+        assert!(copied.stripes == total, "every stripe is copied once");
+        Ok(copied)
+    }
+
+    /// The stripes of `step` are on the new device.
+    async fn copy_step(&self, step: Range<u64>) -> Result<Losses, CopyError> {
+        let _guard = self.stripes.locks.exclusive(step.clone()).await;
+        self.still_copying()?;
+        if let Some(array) = self.protected {
+            array.settle_stripes(&step).await.map_err(CopyError::Stopped)?;
+        }
+        let mut losses = Losses::default();
+        for stripe in step {
+            let role = self.layout.role_of(stripe, self.member);
+            for rows in written_rows(&self.layout, self.protected, self.member, stripe).await {
+                for part in self.stripes.salvage(stripe, role, rows, Blind::default()).await {
+                    let extent = self.layout.member_extent(stripe, part.rows);
+                    match part.content {
+                        Ok(view) => {
+                            let written =
+                                self.members.place(self.member).write_shadow(&self.shadow, extent, view).await;
+                            written.map_err(CopyError::CopyLost)?;
+                        }
+                        Err(_) => {
+                            self.still_copying()?;
+                            let blind = Blind::default();
+                            self.members.place(self.member).mark_unreadable(extent);
+                            losses.add(extent, lost_with(self.stripes, stripe, role, part.rows, blind).await);
+                            self.stripes.mark_lost(self.member, extent).await;
+                        }
+                    }
+                }
+            }
+        }
+        self.still_copying()?;
+        Ok(losses)
+    }
+
+    /// The new device has the pages of the member and those of the member before it, and an anchor.
+    async fn copy_pages(&self) -> Result<(), CopyError> {
+        let Some(array) = self.protected else { return Ok(()) };
+        // The one that runs has begun without the new device.
+        array.log.end_of_checkpoint().await;
+        let regions: Vec<u64> = array.checksums.pages.used.borrow().iter().collect();
+        soil_pages(array, self.member, &regions).await.map_err(CopyError::Stopped)?;
+        array.log.checkpoint_with(MemberSet::NONE).await.map_err(CopyError::Stopped)?;
+        self.still_copying()
+    }
+
+    /// All of it is durable on both devices.
+    async fn flush(&self) -> Result<Stable, CopyError> {
+        let flushed = self.members.flush_member(self.member).await;
+        self.still_copying()?;
+        flushed.map_err(CopyError::Stopped)
+    }
+
+    /// Fails when the member or the new device has failed, or the array has stopped.
+    fn still_copying(&self) -> Result<(), CopyError> {
+        let everywhere = Extent::new(0, self.layout.blocks().0);
+        self.members.serving(everywhere).map_err(CopyError::Stopped)?;
+        if let Some(error) = self.shadow.failed() {
+            return Err(CopyError::CopyLost(error));
+        }
+        let place = self.members.place(self.member);
+        if place.state() != MemberState::InService || place.tenure.get() != self.tenure {
+            return Err(CopyError::MemberLost(IoError::new(IoErrorKind::Gone, everywhere)));
+        }
+        Ok(())
+    }
+}

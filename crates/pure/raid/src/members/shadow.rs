@@ -1,0 +1,158 @@
+//! A second device in the place of a member: it gets every change that the member gets, until it takes the member's place.
+//!
+//! What the second device does not do costs it alone, as long as nobody relies on it. From [`Member::rely_on_shadow`] on a change
+//! is not done that either of them has not done.
+
+use crate::members::member::{Member, MemberState};
+use block::{BlockDevice, Extent, IoError, IoErrorKind, Lba, Stable, View, Written};
+use futures_util::future::join;
+use std::cell::Cell;
+use std::rc::Rc;
+
+/// The second device of a member.
+pub(crate) struct Shadow<D> {
+    device: Rc<D>,
+    failed: Cell<Option<IoError>>,
+    is_relied_on: Cell<bool>,
+    /// Blocks of the member's data below this one are on it.
+    front_stripe: Cell<u64>,
+}
+
+impl<D> Shadow<D> {
+    /// How it could not do what it was asked, if so.
+    pub(crate) fn failed(&self) -> Option<IoError> {
+        self.failed.get()
+    }
+
+    /// The first stripe that is not copied yet.
+    pub(crate) fn front_stripe(&self) -> u64 {
+        self.front_stripe.get()
+    }
+
+    /// Stripes before this one are copied.
+    ///
+    /// *Panics*: when the front would go back.
+    pub(crate) fn advance(&self, front_stripe: u64) {
+        assert!(self.front_stripe.get() <= front_stripe, "the front of a copy moves forward");
+        self.front_stripe.set(front_stripe);
+    }
+}
+
+impl<D: BlockDevice> Member<D> {
+    /// The second device, while there is one.
+    pub(crate) fn shadow(&self) -> Option<Rc<Shadow<D>>> {
+        self.shadow.borrow().clone()
+    }
+
+    /// `device` gets every change from now on.
+    ///
+    /// *Panics*: when another one does, or the member is not in service.
+    pub(crate) fn begin_shadow(&self, device: D) -> Rc<Shadow<D>> {
+        assert_eq!(self.state(), MemberState::InService, "a member is copied while it serves");
+        let (failed, is_relied_on, front_stripe) = Default::default();
+        let shadow = Rc::new(Shadow { device: Rc::new(device), failed, is_relied_on, front_stripe });
+        let before = self.shadow.replace(Some(shadow.clone()));
+        assert!(before.is_none(), "a member is copied to one device at a time");
+        shadow
+    }
+
+    /// The second device is let go of. Without effect once it has the place.
+    pub(crate) fn end_shadow(&self) {
+        self.shadow.take();
+    }
+
+    /// From now on a change that the second device does not do is not done.
+    pub(crate) fn rely_on_shadow(&self, shadow: &Shadow<D>) {
+        shadow.is_relied_on.set(true);
+    }
+
+    /// The second device is the member's from now on.
+    pub(crate) fn promote(&self, shadow: &Rc<Shadow<D>>) {
+        assert!(shadow.is_relied_on.get(), "what takes the place has done every change");
+        assert!(
+            self.shadow.take().is_some_and(|own| Rc::ptr_eq(&own, shadow)),
+            "it is the second device of this member"
+        );
+        self.take_device(shadow.device.clone());
+    }
+
+    /// The second device holds `data` from `start` of the member's data on, as the member does.
+    pub(crate) async fn write_shadow(&self, shadow: &Shadow<D>, extent: Extent, data: View) -> Result<(), IoError> {
+        let _changing = self.changing();
+        for (part, at) in self.changed_runs(extent) {
+            let from = crate::geometry::bytes(part.start.0 - extent.start.0);
+            let data = data.slice(from..from + crate::geometry::bytes(part.len.0));
+            let _: Written = shadow.device.write(at, data).await?;
+        }
+        Ok(())
+    }
+
+    /// `own`, and the same write of each run on the second device.
+    pub(super) async fn write_both(
+        &self,
+        shadow: &Rc<Shadow<D>>,
+        own: impl Future<Output = Result<Written, IoError>>,
+        runs: Vec<(Lba, View)>,
+    ) -> Result<Written, IoError> {
+        let other = async {
+            for (at, data) in runs {
+                let _: Written = shadow.device.write(at, data).await?;
+            }
+            Ok(Written::attest())
+        };
+        let (own, other) = join(own, other).await;
+        self.both(shadow, own, other)
+    }
+
+    /// `own`, and the same discard of each run on the second device.
+    pub(super) async fn discard_both(
+        &self,
+        shadow: &Rc<Shadow<D>>,
+        own: impl Future<Output = Result<Written, IoError>>,
+        runs: Vec<Extent>,
+    ) -> Result<Written, IoError> {
+        let other = async {
+            for run in runs {
+                let _: Written = shadow.device.discard(run).await?;
+            }
+            Ok(Written::attest())
+        };
+        let (own, other) = join(own, other).await;
+        self.both(shadow, own, other)
+    }
+
+    /// `own`, and a flush of the second device.
+    pub(super) async fn flush_both(
+        &self,
+        shadow: &Rc<Shadow<D>>,
+        own: impl Future<Output = Result<Stable, IoError>>,
+    ) -> Result<Stable, IoError> {
+        let (own, other) = join(own, shadow.device.flush(Written::attest())).await;
+        self.both(shadow, own, other)
+    }
+
+    /// What counts of the two: the member's, until the other one is relied on; that one's alone, once it has the place.
+    fn both<T>(
+        &self,
+        shadow: &Rc<Shadow<D>>,
+        own: Result<T, IoError>,
+        other: Result<T, IoError>,
+    ) -> Result<T, IoError> {
+        if self.is_device(&shadow.device) {
+            return other;
+        }
+        if let Err(error) = &other {
+            shadow.failed.set(Some(*error));
+            if shadow.is_relied_on.get() {
+                return other;
+            }
+        }
+        own
+    }
+
+    /// What a read has failed with, of a device that may not be the member's any more.
+    pub(super) fn of_own_device(&self, device: &Rc<D>, error: IoError) -> IoError {
+        let is_other = error.kind == IoErrorKind::Gone && !self.is_device(device);
+        if is_other { IoError { kind: IoErrorKind::Medium, ..error } } else { error }
+    }
+}

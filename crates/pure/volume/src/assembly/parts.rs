@@ -1,0 +1,105 @@
+//! Parts of a pool that went on without each other.
+//!
+//! Two parts that were both written are refused until an operator picks one. One that was opened and not written is merely old.
+
+use super::{Candidate, FoundPart, OUTLIVE_MAX, PoolRefusal};
+use crate::catalog::{Catalog, MemberRecord};
+use crate::probe::{FoundCatalog, Member};
+use cluster::HEARTBEAT;
+
+/// How a disk has parted from the newest commit.
+struct Parting {
+    /// A disk that the newest commit counts on, and that the other part went on without.
+    ours: uuid::Uuid,
+    /// Whether the newest commit, and the other part, was written since.
+    is_written: (bool, bool),
+}
+
+/// The proof, if there is one, that `candidate` went on without a disk that the newest catalog counts on,
+/// while that catalog went on without `candidate`.
+fn parting(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<Parting> {
+    let theirs = candidate.catalogs().first()?;
+    let record = newest.catalog.member(candidate.disk())?;
+    let own = theirs.catalog.member(candidate.disk())?;
+    let same = (theirs.generation, theirs.checksum) == (newest.generation, newest.checksum);
+    // A disk that was given up before it could hold the commit that says so is merely old.
+    if same || record.state.takes_part() || theirs.generation < record.since || !own.state.takes_part() {
+        return None;
+    }
+    let (ours, since) = went_on_without(&newest.catalog, record, &theirs.catalog).next()?;
+    let is_written = (newest.catalog.is_written_since(record.since), theirs.catalog.is_written_since(since));
+    Some(Parting { ours, is_written })
+}
+
+/// The disks that `ours` counts on and `theirs` went on without, and since when. One that `theirs` does not know has a place there
+/// since `record`, its member, was given up by `ours`.
+fn went_on_without(ours: &Catalog, record: &MemberRecord, theirs: &Catalog) -> impl Iterator<Item = (uuid::Uuid, u64)> {
+    let counted = ours.members().filter(|member| member.state.takes_part());
+    counted.filter_map(|member| match theirs.member(member.disk) {
+        Some(there) => (!there.state.takes_part()).then_some((member.disk, there.since)),
+        None => Some((member.disk, record.since)),
+    })
+}
+
+/// True when the disk went on without a disk that `ours` counts on, and was written then: what it holds is nowhere else.
+pub(crate) fn was_written_apart(ours: &Catalog, member: &Member) -> bool {
+    let Some(theirs) = member.catalogs.first() else { return false };
+    let disk = member.label.disk;
+    let (Some(record), Some(own)) = (ours.member(disk), theirs.catalog.member(disk)) else { return false };
+    if record.state.takes_part() || theirs.generation < record.since || !own.state.takes_part() {
+        return false;
+    }
+    went_on_without(ours, record, &theirs.catalog).any(|(_, since)| theirs.catalog.is_written_since(since))
+}
+
+/// Why the pool is refused, where `candidate` is of a part that was written, as the newest one was.
+pub(super) fn split(newest: &FoundCatalog, candidate: &Candidate<'_>) -> Option<PoolRefusal> {
+    let Parting { ours, is_written } = parting(newest, candidate)?;
+    let is_too_far =
+        candidate.generation().is_some_and(|theirs| theirs > newest.generation.saturating_add(OUTLIVE_MAX));
+    let is_split = is_written == (true, true) || is_too_far;
+    is_split.then(|| PoolRefusal::Split { ours, theirs: candidate.disk() })
+}
+
+/// The newest commit of a part that was written, where the newest of all, `newest`, is of one that was only opened.
+pub(super) fn written<'a>(newest: &'a FoundCatalog, candidates: &[Candidate<'a>]) -> &'a FoundCatalog {
+    let wins = |candidate: &&Candidate<'a>| {
+        parting(newest, candidate).is_some_and(|parting| parting.is_written == (false, true))
+    };
+    let winners = candidates.iter().filter(wins).filter_map(|candidate| candidate.catalogs().first());
+    winners.max_by_key(|found| (found.generation, std::cmp::Reverse(found.checksum))).unwrap_or(newest)
+}
+
+/// The parts that were written without each other; none where the pool is in one.
+pub(super) fn of(newest: &FoundCatalog, candidates: &[Candidate<'_>]) -> Vec<FoundPart> {
+    if !candidates.iter().any(|candidate| split(newest, candidate).is_some()) {
+        return Vec::new();
+    }
+    let of_newest = |candidate: &&Candidate<'_>| counts(newest, candidate);
+    let mut parts = vec![part(newest.generation, candidates.iter().filter(of_newest))];
+    let mut others: Vec<&Candidate<'_>> =
+        candidates.iter().filter(|candidate| split(newest, candidate).is_some()).collect();
+    others.sort_by_key(|candidate| std::cmp::Reverse(candidate.generation()));
+    while let Some(head) = others.first().and_then(|first| first.catalogs().first()) {
+        let (own, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(|candidate| counts(head, candidate));
+        assert!(!own.is_empty(), "a disk that parted takes part by its own catalog");
+        parts.push(part(head.generation, own.into_iter()));
+        others = rest;
+    }
+    parts
+}
+
+fn counts(commit: &FoundCatalog, candidate: &Candidate<'_>) -> bool {
+    commit.catalog.member(candidate.disk()).is_some_and(|member| member.state.takes_part())
+}
+
+fn part<'a, 'b: 'a>(generation: u64, disks: impl Iterator<Item = &'a Candidate<'b>>) -> FoundPart {
+    let disks: Vec<_> = disks.collect();
+    let marks = disks.iter().filter_map(|candidate| candidate.member.owner.as_ref());
+    let last = marks.max_by_key(|mark| mark.age());
+    // The mark moves once a heartbeat.
+    let used = last.map_or((0, 0), |mark| {
+        (mark.claimed_at, mark.claimed_at.saturating_add(mark.beat.saturating_mul(HEARTBEAT.as_secs())))
+    });
+    FoundPart { probes: disks.iter().map(|candidate| candidate.index).collect(), generation, used }
+}

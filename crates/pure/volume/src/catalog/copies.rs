@@ -1,0 +1,101 @@
+//! Copies to volumes of the pool that are not whole yet: what is copied, and how far it is.
+//!
+//! The record lets a copy continue; what a volume holds does not depend on it. So one that cannot be read is left out, and its
+//! volume is half a copy that nobody continues.
+
+use super::Catalog;
+use super::wire::{Cursor, RECORD_BYTES, put, skippable, truth, wire};
+use block::Blocks;
+use uuid::Uuid;
+use zerocopy::little_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+pub(super) const TYPE_COPY: u16 = 12;
+
+/// The longest name of a source, in bytes.
+pub const SOURCE_BYTES_MAX: usize = 512;
+
+/// A copy that has not finished.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyRecord {
+    /// The pool of the source.
+    pub source_pool: Uuid,
+    /// The snapshot that is copied.
+    pub snapshot: Uuid,
+    /// True for a snapshot that was made for the copy and is deleted with it.
+    pub made: bool,
+    /// What the source was called when the copy began; at most [`SOURCE_BYTES_MAX`].
+    pub source: String,
+    /// The first block of 4096 bytes that is not copied.
+    pub next: Blocks,
+    /// Bytes of data before it.
+    pub copied_bytes: u64,
+}
+
+wire! {
+    struct CopyWire {
+        volume: [u8; 16], source_pool: [u8; 16], snapshot: [u8; 16], next: U64, copied_bytes: U64, source_bytes: U16, made: u8,
+        reserved: [u8; 5],
+    }
+}
+
+impl CopyRecord {
+    pub(crate) fn emitted_bytes(&self) -> usize {
+        // Records begin at multiples of eight bytes.
+        RECORD_BYTES + size_of::<CopyWire>() + self.source.len().next_multiple_of(8)
+    }
+
+    pub(super) fn emit(&self, volume: Uuid, out: &mut Vec<u8>) {
+        skippable(out, TYPE_COPY, |out| {
+            put(
+                out,
+                &CopyWire {
+                    volume: *volume.as_bytes(),
+                    source_pool: *self.source_pool.as_bytes(),
+                    snapshot: *self.snapshot.as_bytes(),
+                    next: self.next.0.into(),
+                    copied_bytes: self.copied_bytes.into(),
+                    source_bytes: u16::try_from(self.source.len()).expect("at most SOURCE_BYTES_MAX").into(),
+                    made: u8::from(self.made),
+                    reserved: [0; 5],
+                },
+            );
+            out.extend_from_slice(self.source.as_bytes());
+        });
+    }
+
+    fn parse(payload: &mut Cursor<'_>) -> Option<(Uuid, Self)> {
+        let wire: CopyWire = payload.read().ok()?;
+        let bytes = payload.bytes(usize::from(wire.source_bytes.get())).ok()?;
+        let source = std::str::from_utf8(bytes).ok().filter(|source| source.len() <= SOURCE_BYTES_MAX)?.to_owned();
+        payload.end().ok()?;
+        let record = Self {
+            source_pool: Uuid::from_bytes(wire.source_pool),
+            snapshot: Uuid::from_bytes(wire.snapshot),
+            made: truth(wire.made)?,
+            source,
+            next: Blocks(wire.next.get()),
+            copied_bytes: wire.copied_bytes.get(),
+        };
+        Some((Uuid::from_bytes(wire.volume), record))
+    }
+}
+
+impl Catalog {
+    /// Takes in the record of one copy.
+    pub(super) fn parse_copy(&mut self, payload: &mut Cursor<'_>) {
+        self.copies.extend(CopyRecord::parse(payload));
+    }
+
+    /// The copies to volumes that are there and not whole.
+    pub(crate) fn unfinished_copies(&self) -> impl Iterator<Item = (Uuid, &CopyRecord)> {
+        let is_partial = |volume: Uuid| self.branch(volume).is_some_and(|(_, branch)| branch.partial && !branch.dying);
+        self.copies.iter().map(|(&volume, copy)| (volume, copy)).filter(move |(volume, _)| is_partial(*volume))
+    }
+
+    /// What is known of copies to other volumes is forgotten.
+    pub(super) fn drop_stray_copies(&mut self) {
+        let there: Vec<Uuid> = self.unfinished_copies().map(|(volume, _)| volume).collect();
+        self.copies.retain(|volume, _| there.contains(volume));
+    }
+}

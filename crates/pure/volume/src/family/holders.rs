@@ -1,0 +1,120 @@
+//! Whose blocks of a group are: what the map says, read from the places to the volumes.
+
+use super::{Branch, Family, MapError};
+use crate::catalog::{SlabRun, SnapshotRecord};
+use crate::pool::{Holder, Holdings, add_holding};
+use crate::tree::{Key, Place, Tag};
+use block::{BlockDevice, Extent};
+use std::rc::Rc;
+
+/// Versions that lie on blocks which somebody asks for.
+struct Hit {
+    granule: u32,
+    branch: u32,
+    place: Place,
+    /// Blocks of the group.
+    start: u64,
+}
+
+/// A search for who has some blocks of a group in one family.
+pub(crate) struct HolderSearch<'a, D: BlockDevice + 'static, G: BlockDevice + 'static> {
+    pub(crate) family: &'a Family<D, G>,
+    pub(crate) group: u16,
+    /// In blocks of the group.
+    pub(crate) runs: &'a [Extent],
+    /// The search ends when more was found.
+    pub(crate) most: usize,
+}
+
+impl<D: BlockDevice + 'static, G: BlockDevice + 'static> HolderSearch<'_, D, G> {
+    /// Adds who has the blocks.
+    pub(crate) async fn run(&self, held: &mut Holdings) -> Result<(), MapError> {
+        let (meta, data) = self.slabs();
+        let within = |slab: &Extent| {
+            let slab = *slab;
+            self.runs.iter().map(move |run| run.intersection(slab)).filter(|run| !run.is_empty())
+        };
+        for run in meta.iter().flat_map(within) {
+            add_holding(&mut held.found, Holder::Map(self.family.id), run.start.0, run);
+        }
+        if data.iter().flat_map(within).next().is_none() {
+            return Ok(());
+        }
+        for hit in self.hits().await? {
+            for branch in self.family.branches.all() {
+                if held.found.len() > self.most {
+                    return Ok(());
+                }
+                self.hold(&hit, &branch, held).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The slabs of the family's map and of its data in the group.
+    fn slabs(&self) -> (Vec<Extent>, Vec<Extent>) {
+        self.family.shared.store.look(|catalog| {
+            let slab = catalog.groups.get(usize::from(self.group)).map_or(0, |group| u64::from(group.slab_blocks));
+            let extent = |run: &SlabRun| Extent::new(u64::from(run.first) * slab, u64::from(run.slabs) * slab);
+            let of = |runs: &[SlabRun]| runs.iter().filter(|run| run.group == self.group).map(extent).collect();
+            catalog.family(self.family.id).map(|family| (of(&family.meta), of(&family.data))).unwrap_or_default()
+        })
+    }
+
+    /// The versions that lie on the blocks.
+    async fn hits(&self) -> Result<Vec<Hit>, MapError> {
+        let (mut from, end) = (Key::version(0, 0, 0), Key::taken(0, 0));
+        let mut hits = Vec::new();
+        loop {
+            let (entries, next) = self.family.entries(from, end).await?;
+            for (key, value) in entries.into_iter().filter(|(key, _)| key.tag() == Some(Tag::Version)) {
+                let place = self.family.data.place_of(value);
+                if !place.is_data() {
+                    continue;
+                }
+                let (group, start) = self.family.data.locate(place);
+                let granule = Extent::new(start, u64::from(self.family.granule_blocks));
+                if group == self.group && self.runs.iter().any(|run| !run.intersection(granule).is_empty()) {
+                    hits.push(Hit { granule: key.middle(), branch: key.branch(), place, start });
+                }
+            }
+            match next {
+                Some(next) => from = next,
+                None => return Ok(hits),
+            }
+        }
+    }
+
+    /// Adds the volume and the snapshots of the branch that see the version.
+    async fn hold(&self, hit: &Hit, branch: &Rc<Branch>, held: &mut Holdings) -> Result<(), MapError> {
+        let blocks = u64::from(self.family.granule_blocks);
+        for viewer in branch.viewers() {
+            let seen = self.family.seen(branch, hit.granule, viewer).await?;
+            if seen.is_none_or(|seen| seen.branch != hit.branch || seen.place != hit.place) {
+                continue;
+            }
+            let Some((holder, size_bytes)) = self.viewer(branch, viewer) else { continue };
+            let first = u64::from(hit.granule) * blocks;
+            let shown = size_bytes.div_ceil(u64::from(crate::BLOCK_BYTES)).saturating_sub(first);
+            let granule = Extent::new(hit.start, blocks.min(shown));
+            for run in self.runs.iter().map(|run| run.intersection(granule)).filter(|run| !run.is_empty()) {
+                assert!(granule.contains(run), "what is shown of a granule lies in it");
+                add_holding(&mut held.found, holder, first + (run.start.0 - hit.start), run);
+            }
+        }
+        Ok(())
+    }
+
+    /// Who looks at the branch so, and how much of it.
+    fn viewer(&self, branch: &Branch, viewer: u64) -> Option<(Holder, u64)> {
+        if viewer == u64::MAX {
+            return Some((Holder::Volume(branch.id), branch.size_bytes.get()));
+        }
+        self.family.shared.store.look(|catalog| {
+            let (_, record) = catalog.branch(branch.id)?;
+            let is_it = |snapshot: &&SnapshotRecord| snapshot.epoch == viewer;
+            let snapshot = record.snapshots.iter().find(is_it)?;
+            Some((Holder::Snapshot(snapshot.id), snapshot.size_bytes))
+        })
+    }
+}
